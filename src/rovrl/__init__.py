@@ -1,0 +1,1 @@
+"""RoVR-GSPO: robust group-relative policy optimization."""

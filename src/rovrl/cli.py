@@ -1,0 +1,57 @@
+"""`rovrl`: the command line. Each command is a module with `add_arguments(parser)` and `run(args) -> exit status`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from rovrl.errors import RovrlError
+
+COMMANDS: dict[str, tuple[str, str]] = {}
+"""command -> (module, one line of help); the module is imported only when its command is called."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status; a `RovrlError` is printed as its sentence, with status 2."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser, chosen = _parser(words)
+    args = parser.parse_args(words)
+    if chosen is None:
+        parser.print_help()
+        return 0 if not words else 2
+    try:
+        return chosen.run(args)
+    except RovrlError as error:
+        print(f"rovrl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("rovrl: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader (head, less) left: nothing is wrong, and nothing more can be said
+        return 0
+
+
+def console() -> None:
+    """The `rovrl` script."""
+    raise SystemExit(main())
+
+
+def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, object | None]:
+    parser = argparse.ArgumentParser(prog="rovrl", description="Robust group-relative policy optimization.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    chosen = None
+    for name, (module, line) in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=line, description=line, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in words[:1]:
+            try:
+                chosen = importlib.import_module(module)
+            except RovrlError as error:
+                raise SystemExit(f"rovrl: {error}") from None
+            command.epilog = getattr(chosen, "EXAMPLE", None)
+            chosen.add_arguments(command)
+    return parser, chosen

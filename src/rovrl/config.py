@@ -1,0 +1,150 @@
+"""The two channels' settings: each field is a word, with the paper's symbol and default beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+ADAPTIVE = "adaptive"
+
+
+class _Channel:
+    """What both channels share: building from a mapping with a clear refusal of unknown fields."""
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """The channel with `settings` over its defaults; an unknown field is a ValueError that lists the known ones."""
+        known = [f.name for f in fields(cls)]  # pyright: ignore[reportArgumentType]
+        unknown = sorted(str(key) for key in settings if key not in known)
+        if unknown:
+            raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; its fields are {', '.join(known)}")
+        return cls(**settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as a plain dict, the inverse of `from_dict`."""
+        return asdict(self)  # pyright: ignore[reportArgumentType]
+
+    def _require(self, name: str, allowed: str, ok: bool) -> None:
+        if not ok:
+            raise ValueError(f"{type(self).__name__}.{name} must be {allowed}, not {getattr(self, name)!r}")
+
+    def _count(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        self._require(name, f"a whole number of at least {least}", ok)
+
+    def _positive(self, name: str) -> None:
+        self._require(name, "a finite positive number", _is_number(getattr(self, name)) and getattr(self, name) > 0)
+
+    def _non_negative(self, name: str) -> None:
+        self._require(name, "a finite number of at least 0", _is_number(getattr(self, name)) and getattr(self, name) >= 0)
+
+    def _scale_limits(self) -> None:
+        self._positive("scale_floor")
+        self._positive("scale_cap")
+        floor, cap = self.scale_floor, self.scale_cap  # pyright: ignore[reportAttributeAccessIssue]
+        self._require("scale_cap", f"at least scale_floor ({floor!r})", cap >= floor)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True)
+class RewardChannel(_Channel):
+    """Rewards -> reference -> bounded credit (eq:rovr, eq:credit_advantage, alg:rovr_gspo)."""
+
+    num_blocks: int = 3
+    """B, blocks of the reward reference."""
+    arbitrary_blocks: int | None = 1
+    """q, the declared budget of blocks that may be arbitrary; None = undeclared, which means the global-M fallback."""
+    replaced_per_block: int | None = 1
+    """s, the declared budget of replacements inside a usable block; None = undeclared."""
+    failure_unit: Literal["response"] | None = "response"
+    """What fails as a unit; None = undeclared, which means the global-M fallback."""
+    partition: Literal["random", "contiguous"] = "random"
+    """How responses are assigned to blocks; never from the data."""
+    num_levels: int = 9
+    """K, quantile levels of the outer correction."""
+    score_width: float = 1.0
+    """c, the width of the score function."""
+    credit_bound: float | Literal["adaptive"] = 1.0
+    """kappa, the bound of the credit map; "adaptive": twice the lagged within-group scale."""
+    credit_floor: float | Literal["adaptive"] = 1e-3
+    """s_min, the floor of the credit scale; "adaptive": 0.6 times the lagged within-group scale."""
+    curvature_floor: float = 1e-6
+    """a_min, in the sandwich scale."""
+    scale_floor: float = 1e-6
+    """nu_min."""
+    scale_cap: float = 10.0
+    """nu_max."""
+    scale_source: Literal["auto", "local", "lagged"] | float = "auto"
+    """Where nu comes from: "local" sandwich, "lagged" running scale, a positive number (a pilot);
+    "auto" is local unless a block has fewer than four members, then lagged."""
+    tie_tolerance: float = 1e-9
+    """epsilon_tie, relative to the pooled scale."""
+
+    def __post_init__(self) -> None:
+        self._count("num_blocks", 1)
+        for name in ("arbitrary_blocks", "replaced_per_block"):
+            if getattr(self, name) is not None:
+                self._count(name, 0)
+        self._require("failure_unit", '"response" or None', self.failure_unit in ("response", None))
+        self._require("partition", '"random" or "contiguous"', self.partition in ("random", "contiguous"))
+        self._count("num_levels", 1)
+        for name in ("score_width", "curvature_floor"):
+            self._positive(name)
+        for name in ("credit_bound", "credit_floor"):
+            value = getattr(self, name)
+            allowed = 'a finite positive number or "adaptive"'
+            self._require(name, allowed, value == ADAPTIVE or (_is_number(value) and value > 0))
+        self._scale_limits()
+        source = self.scale_source
+        named = isinstance(source, str) and source in ("auto", "local", "lagged")
+        allowed = '"auto", "local", "lagged" or a finite positive number'
+        self._require("scale_source", allowed, named or (_is_number(source) and source > 0))  # pyright: ignore[reportOperatorIssue]
+        self._non_negative("tie_tolerance")
+
+
+@dataclass(frozen=True)
+class RatioChannel(_Channel):
+    """Token log-ratios -> log sequence weight by SoftRoVR (eq:softrovr_ratio)."""
+
+    num_blocks: int = 8
+    """B, contiguous blocks over a response's valid tokens."""
+    min_block: int = 4
+    """The least tokens in a block; a shorter response gets fewer blocks."""
+    num_levels: int = 9
+    """K, quantile levels of the outer correction."""
+    score_width: float = 1.0
+    """c, the width of the score function."""
+    temperature: float = 0.01
+    """gamma, of the logistic step H_gamma."""
+    median_width: float = 0.01
+    """eta, of the smooth median."""
+    iterations: int = 32
+    """S, solver steps; with gradient="unrolled" each one is differentiated."""
+    curvature_floor: float = 1e-6
+    """a_min, in the sandwich scale."""
+    scale_floor: float = 1e-6
+    """nu_min."""
+    scale_cap: float = 10.0
+    """nu_max."""
+    regularizer: float = 1e-8
+    """Added to denominators only, never under a root."""
+    gradient: Literal["implicit", "unrolled"] = "implicit"
+    """How the solution is differentiated: at the converged root, or through the paper's S steps."""
+    units: Literal["absolute", "robust"] = "absolute"
+    """"robust": score_width, temperature and median_width are multiples of the detached robust token scale."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "min_block", "num_levels", "iterations"):
+            self._count(name, 1)
+        for name in ("score_width", "temperature", "median_width", "curvature_floor"):
+            self._positive(name)
+        self._scale_limits()
+        self._non_negative("regularizer")
+        self._require("gradient", '"implicit" or "unrolled"', self.gradient in ("implicit", "unrolled"))
+        self._require("units", '"absolute" or "robust"', self.units in ("absolute", "robust"))
