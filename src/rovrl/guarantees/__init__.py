@@ -1,0 +1,117 @@
+"""Every bound of the paper as a calculator: plain numbers in, a float or a small frozen dataclass out.
+
+    propagation   what one reward does to mean-RMS advantages, and to any raw residual about a robust center
+    reference     how far the reward reference can be moved, and with what probability
+    credit        how far bounded credit can be moved, and what it keeps of clean rewards
+    target        how far the M-functional is from the mean, and from the clean center under contamination
+    efficiency    what the robust reference costs on clean rewards
+    smoothing     what the logistic step of the ratio channel costs
+    policy        what reaches the weight, the clip branch, the objective and its gradient
+
+Each docstring has the paper's label, the equation and the premises; arguments outside them are a ValueError. All are
+about the convex shape 1, the only one of Barron's family whose score is both increasing and bounded (by M_c = 1/c), so
+none takes a shape: nothing here holds for the redescending ones.
+"""
+
+from rovrl.guarantees.credit import (
+    FiniteCredit,
+    contrast_retention,
+    credit_bound,
+    credit_fidelity,
+    credit_scale_stability,
+    credit_stability,
+    finite_credit,
+)
+from rovrl.guarantees.efficiency import (
+    Orthogonality,
+    composite_score,
+    effective_sample_size,
+    mean_efficiency,
+    oracle_variance,
+    orthogonality_remainder,
+    outer_factor,
+    scale_orthogonality,
+)
+from rovrl.guarantees.policy import (
+    FlipCounts,
+    WeightError,
+    crossfit_weight,
+    flip_counts,
+    gradient_distortion,
+    policy_gradient,
+    policy_value,
+    ratio_flips,
+    sign_flips,
+    weight_error,
+)
+from rovrl.guarantees.propagation import (
+    Spike,
+    SpikeLimit,
+    center_only_clean_bound,
+    center_only_limit,
+    grpo_bound,
+    grpo_limit,
+    grpo_spike,
+)
+from rovrl.guarantees.reference import (
+    block_replacement,
+    block_tail,
+    correction_envelope,
+    partition_budgets,
+    partition_failure,
+    partition_load,
+    reference_failure,
+    resolution,
+)
+from rovrl.guarantees.smoothing import expected_smoothing, lipschitz, smoothing, smoothing_margin
+from rovrl.guarantees.target import contamination_bias, functional_bias, third_moment_bias
+
+__all__ = [
+    "FiniteCredit",
+    "FlipCounts",
+    "Orthogonality",
+    "Spike",
+    "SpikeLimit",
+    "WeightError",
+    "block_replacement",
+    "block_tail",
+    "center_only_clean_bound",
+    "center_only_limit",
+    "composite_score",
+    "contamination_bias",
+    "contrast_retention",
+    "correction_envelope",
+    "credit_bound",
+    "credit_fidelity",
+    "credit_scale_stability",
+    "credit_stability",
+    "crossfit_weight",
+    "effective_sample_size",
+    "expected_smoothing",
+    "finite_credit",
+    "flip_counts",
+    "functional_bias",
+    "gradient_distortion",
+    "grpo_bound",
+    "grpo_limit",
+    "grpo_spike",
+    "lipschitz",
+    "mean_efficiency",
+    "oracle_variance",
+    "orthogonality_remainder",
+    "outer_factor",
+    "partition_budgets",
+    "partition_failure",
+    "partition_load",
+    "policy_gradient",
+    "policy_value",
+    "ratio_flips",
+    "reference_failure",
+    "resolution",
+    "scale_orthogonality",
+    "sign_flips",
+    "smoothing",
+    "smoothing_margin",
+    "third_moment_bias",
+    "weight_error",
+]
