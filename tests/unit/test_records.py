@@ -13,7 +13,16 @@ import pytest
 import torch
 
 from rovrl.errors import RovrlError
-from rovrl.records import COLUMNS, RecordWriter, is_record_set, read_batches, read_settings, read_steps, steps_in
+from rovrl.records import (
+    COLUMNS,
+    RecordWriter,
+    is_record_set,
+    read_batches,
+    read_notes,
+    read_settings,
+    read_steps,
+    steps_in,
+)
 
 
 def rows(count=4, **changes):
@@ -60,6 +69,14 @@ def test_a_reward_that_is_nan_is_read_as_null_and_an_infinite_one_stays(tmp_path
     RecordWriter(tmp_path).write_step(1, rows(reward=[float("nan"), None, float("inf"), 1.0]))
     [(_, table)] = list(read_steps(tmp_path))
     assert table["reward"].to_pylist() == [None, None, float("inf"), 1.0]
+
+
+def test_notes_of_a_step_come_back_with_it(tmp_path):
+    writer = RecordWriter(tmp_path, {"seed": 1})
+    writer.write_step(1, rows(), notes={"blocks": [[0, 2], [1, 3]]})
+    writer.write_step(2, rows())
+    assert list(read_notes(tmp_path)) == [(1, {"blocks": [[0, 2], [1, 3]]}), (2, {})]
+    assert read_settings(tmp_path) == {"seed": 1}
 
 
 def test_optional_columns_have_their_defaults(tmp_path):
@@ -161,6 +178,8 @@ def test_wrong_rows_are_refused_by_name_and_leave_no_file(tmp_path):
         writer.write_step(1, rows(advantage=[None] * 4))
     with pytest.raises(ValueError, match="step 1"):
         writer.write_step(1, rows(length=["long"] * 4))
+    with pytest.raises(ValueError, match="one list of numbers per row"):
+        writer.write_step(1, rows(log_ratios=[0.5] * 4))
     assert not list(tmp_path.iterdir())
 
 

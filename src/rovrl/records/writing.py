@@ -1,0 +1,119 @@
+"""Writing a step: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rovrl.errors import RovrlError, require
+from rovrl.records.schema import COLUMNS, FORMAT, ROWS_PER_GROUP, SCHEMA
+
+pa = require("pyarrow", extra="train")
+pq = require("pyarrow.parquet", extra="train")
+
+_OPTIONAL = {"log_ratios": None, "contamination": "", "method": "", "reference": None}
+
+
+class RecordWriter:
+    """Writes one file per finished step into `directory`; `settings` (plain JSON values) go into each file.
+
+    Writing a step again replaces its file, so a resumed run needs no clean-up.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> None:
+        self.directory = Path(directory)
+        metadata = {b"rovrl.format": str(FORMAT), b"rovrl.settings": json.dumps(dict(settings or {}), sort_keys=True)}
+        self._schema = SCHEMA.with_metadata(metadata)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(self.directory, error) from error
+        for left_over in self.directory.glob(".step_*.parquet.tmp"):  # of a run that was killed while writing
+            left_over.unlink(missing_ok=True)
+
+    def write_step(self, step: int, rows: Mapping[str, Sequence[Any]], notes: Mapping[str, Any] | None = None) -> Path:
+        """The path of the finished file of `step`; `rows` holds columns of equal length (`step` itself is filled in).
+
+        `log_ratios`, `contamination`, `method` and `reference` may be left out. `notes` (plain JSON values): what the
+        step has to say beside its rows, such as its partition. On a full disk or an unwritable directory: a RovrlError,
+        with every earlier step untouched.
+        """
+        metadata = {**self._schema.metadata, b"rovrl.notes": json.dumps(dict(notes or {}), sort_keys=True)}
+        table = _table(step, rows, self._schema.with_metadata(metadata))
+        path = self.directory / f"step_{step:06d}.parquet"
+        partial = self.directory / f".{path.name}.tmp"
+        try:
+            with open(partial, "wb") as file:
+                pq.write_table(table, file, compression="zstd", row_group_size=ROWS_PER_GROUP)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+            _sync_directory(self.directory)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise _cannot_write(path, error) from error
+        return path
+
+
+def _table(step: int, rows: Mapping[str, Sequence[Any]], schema: Any) -> Any:
+    unknown = sorted(set(rows) - set(COLUMNS))
+    missing = [name for name in COLUMNS if name not in rows and name not in _OPTIONAL and name != "step"]
+    if unknown or missing:
+        raise ValueError(
+            f"rows of step {step}: unknown columns {unknown}, missing columns {missing}; known: {', '.join(COLUMNS)}"
+        )
+    lengths = {name: len(column) for name, column in rows.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(f"rows of step {step}: the columns have different lengths: {lengths}")
+    count = lengths["group"]
+    filled = {name: rows.get(name, [_OPTIONAL.get(name)] * count) for name in COLUMNS}
+    filled["step"] = [step] * count
+    try:
+        arrays = [_array(filled[field.name], field) for field in schema]
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(f"rows of step {step}: {error}") from error
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    for name, array in zip(COLUMNS, arrays, strict=True):
+        if array.null_count and not schema.field(name).nullable:
+            raise ValueError(f"rows of step {step}: column {name} has {array.null_count} missing values")
+    return table
+
+
+def _array(column: Sequence[Any], field: Any) -> Any:
+    if field.name == "log_ratios":
+        return _list_array(column)
+    if hasattr(column, "tolist"):  # numpy array or tensor
+        column = column.tolist()  # pyright: ignore[reportAttributeAccessIssue]
+    # NaN is how a trainer holds "not scored"; in a file that is null
+    return pa.array(column, type=field.type, from_pandas=field.name in ("reward", "reference"))
+
+
+def _list_array(column: Sequence[Any]) -> Any:
+    """The rows' numbers end to end with their offsets: no Python object per token."""
+    rows = [None if row is None else np.asarray(row, dtype=np.float32) for row in column]
+    if any(row is not None and row.ndim != 1 for row in rows):
+        raise ValueError("log_ratios must hold one list of numbers per row, or None")
+    lengths = [0 if row is None else len(row) for row in rows]
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    values = np.concatenate([row for row in rows if row is not None] or [np.zeros(0, np.float32)])
+    missing = pa.array([row is None for row in rows])
+    return pa.ListArray.from_arrays(offsets, pa.array(values), type=pa.list_(pa.float32()), mask=missing)
+
+
+def _sync_directory(directory: Path) -> None:
+    if os.name == "posix":  # the rename itself must reach the disk
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _cannot_write(path: Path, error: OSError) -> RovrlError:
+    reason = error.strerror or str(error)
+    return RovrlError(f"cannot write the record {path}: {reason}; free space or choose another record_dir")

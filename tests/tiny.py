@@ -1,0 +1,82 @@
+"""A language model and a tokenizer small enough for tests: built here, nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+CHARACTERS = "0123456789+-*/=#;:.,!?()<>{}[]|_'\" \nabcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One token per character, plus <pad>, <eos>, <unk>; pads on the left; has a plain chat template."""
+    vocabulary = {token: i for i, token in enumerate(["<pad>", "<eos>", "<unk>", *CHARACTERS])}
+    characters = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    characters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    characters.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=characters, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left"
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def model(hidden: int = 32, layers: int = 2, seed: int = 0, tie: bool = True) -> Qwen3ForCausalLM:
+    """A Qwen3 with random weights of its own generator: the same for the same arguments, whatever ran before."""
+    tokens = tokenizer()
+    config = Qwen3Config(
+        vocab_size=len(tokens),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=256,
+        pad_token_id=tokens.pad_token_id,
+        eos_token_id=tokens.eos_token_id,
+        bos_token_id=None,
+        tie_word_embeddings=tie,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Qwen3ForCausalLM(config)
+
+
+def saved(directory: str | os.PathLike[str], **changes: Any) -> str:
+    """The path of model and tokenizer saved to `directory`: for settings that load a second copy by path."""
+    path = Path(directory) / "tiny-model"
+    if not (path / "config.json").exists():
+        model(**changes).save_pretrained(path)
+        tokenizer().save_pretrained(path)
+    return str(path)
+
+
+def addition(rows: int = 64) -> Dataset:
+    """Prompts `a+b=` with the column `answer`."""
+    pairs = [(i % 10, i * 7 % 10) for i in range(rows)]
+    return Dataset.from_dict({"prompt": [f"{a}+{b}=" for a, b in pairs], "answer": [str(a + b) for a, b in pairs]})
+
+
+def digit_share(completions: list[str], **_: Any) -> list[float]:
+    """A reward that a random model gets some of: the share of digits."""
+    return [sum(c.isdigit() for c in text) / max(len(text), 1) for text in completions]
+
+
+def length_reward(completions: list[str], **_: Any) -> list[float]:
+    """A second reward, of another size: shorter is better."""
+    return [-0.1 * len(text) for text in completions]
