@@ -39,7 +39,9 @@ class _Channel:
         self._require(name, "a finite positive number", _is_number(getattr(self, name)) and getattr(self, name) > 0)
 
     def _non_negative(self, name: str) -> None:
-        self._require(name, "a finite number of at least 0", _is_number(getattr(self, name)) and getattr(self, name) >= 0)
+        self._require(
+            name, "a finite number of at least 0", _is_number(getattr(self, name)) and getattr(self, name) >= 0
+        )
 
     def _scale_limits(self) -> None:
         self._positive("scale_floor")

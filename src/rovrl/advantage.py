@@ -1,0 +1,279 @@
+"""Rewards -> advantages for real batches: partitions, fallback, rewards that are no numbers, ragged groups by id.
+
+Runs without gradient as a whole, in float64; the advantages come back in the rewards' own type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from rovrl.config import RewardChannel
+from rovrl.credit import METHODS, Credit, guarded, needs_scale, partition, resolve
+from rovrl.robust.blocks import Blocks
+from rovrl.robust.location import SMALL_BLOCK, scale_source, whole_scale
+from rovrl.robust.scale import LaggedScale, median_of
+
+Advantage = Callable[..., Tensor]
+GroupIds = Sequence[Any] | np.ndarray | Tensor
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the reward channel did to a batch. Groups are numbered in the order in which their ids first appear."""
+
+    advantages: Float[Tensor, " n"]
+    finite: Bool[Tensor, " n"]
+    """Whether a response's reward is a number; if not, it is left out of every statistic and gets advantage 0."""
+    group: Int[Tensor, " n"]
+    size: Int[Tensor, " g"]
+    finite_size: Int[Tensor, " g"]
+    mean: Float[Tensor, " g"]
+    reference: Float[Tensor, " g"]
+    scale: Float[Tensor, " g"]
+    """The divisor of the advantages."""
+    nu: Float[Tensor, " g"]
+    """ν̂ of the reference; 0 where one block or another method needs none."""
+    fallback: Bool[Tensor, " g"]
+    tied: Bool[Tensor, " g"]
+    """Two or more finite rewards, all equal: no signal."""
+    scale_source: str
+    """Where ν̂ came from: "local", "lagged", "pilot", "none"; several joined by "+"."""
+    blocks: dict[int, Blocks]
+    """The partition used for each number of finite responses."""
+    channel: RewardChannel
+    """The settings with every number filled in."""
+
+
+@torch.no_grad()
+def explain(
+    rewards: Float[Tensor, " n"] | Sequence[float | None],
+    group_ids: GroupIds,
+    channel: RewardChannel,
+    *,
+    method: str | Advantage = "credit",
+    generator: torch.Generator | None = None,
+) -> Explanation:
+    """The advantages of ragged groups by id, with everything that led to them (alg:rovr_gspo, eq:credit_advantage).
+
+    Fewer than two finite rewards in a group: advantages 0. One partition per number of finite responses, drawn in
+    ascending order of that number. `method` is a name of `ADVANTAGES`, or a function with their signature.
+    """
+    values = as_rewards(rewards)
+    if values.ndim != 1:
+        raise ValueError(f"rewards must have one axis, one entry per response, not shape {tuple(values.shape)}")
+    group, num_groups = group_codes(group_ids, len(values))
+    group = group.to(values.device)
+    return _explain(values, group, num_groups, channel, method=method, generator=generator)
+
+
+def grouped_advantages(
+    rewards: Float[Tensor, " n"] | Sequence[float | None],
+    group_ids: GroupIds,
+    channel: RewardChannel,
+    *,
+    method: str | Advantage = "credit",
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, " n"]:
+    """The advantages of ragged groups: `group_ids[i]` (string or integer) says to which group response i belongs.
+
+    Rows may come in any order. A reward that is None, NaN or infinite gets advantage 0 and is left out of its group.
+    """
+    return explain(rewards, group_ids, channel, method=method, generator=generator).advantages
+
+
+@torch.no_grad()
+def within_group_scale(rewards: Tensor | Sequence[float | None], group_ids: GroupIds, channel: RewardChannel) -> float:
+    """The median over untied groups of the whole-group sandwich scale; 0 if no group has contrast.
+
+    Tied groups say nothing about the scale of a difference: counting them as 0 would shrink it to nothing late in training.
+    """
+    values = as_rewards(rewards).flatten()
+    group, num_groups = group_codes(group_ids, len(values))
+    return _pooled(values.double(), list(_buckets(values.isfinite(), group.to(values.device), num_groups)), channel)
+
+
+def channel_for_step(
+    channel: RewardChannel, lagged: LaggedScale, rewards: Tensor | Sequence[float | None], group_ids: GroupIds
+) -> RewardChannel:
+    """The settings for this step, with the scale of *earlier* steps in place of "lagged" and "adaptive".
+
+    On the very first step that is this batch's own. `lagged` then takes this batch in. With scale_source="auto" the
+    number is used if any group of the batch is cut into blocks of fewer than four.
+    """
+    now = within_group_scale(rewards, group_ids, channel)
+    scale = lagged.value if lagged.value is not None else now
+    lagged.update(now)
+    resolved = resolve(channel, scale)
+    if channel.scale_source == "auto" and _has_small_blocks(as_rewards(rewards), group_ids, channel):
+        resolved = RewardChannel.from_dict(resolved.to_dict() | {"scale_source": max(scale, channel.scale_floor)})
+    return resolved
+
+
+def _has_small_blocks(values: Tensor, group_ids: GroupIds, channel: RewardChannel) -> bool:
+    group, num_groups = group_codes(group_ids, len(values))
+    sizes = {size for size, _, _ in _buckets(values.isfinite(), group.to(values.device), num_groups)}
+    chosen = [Blocks.contiguous(size, channel.num_blocks) for size in sizes if size >= channel.num_blocks]
+    return any(min(b.sizes) < SMALL_BLOCK and not guarded(b, b.n, channel)[1] for b in chosen)
+
+
+def _dense(name: str) -> Advantage:
+    @torch.no_grad()
+    def advantage(
+        rewards: Float[Tensor, "*batch group"],
+        channel: RewardChannel,
+        *,
+        blocks: Blocks | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch group"]:
+        values = as_rewards(rewards)
+        if values.ndim == 0 or values.shape[-1] == 0:
+            raise ValueError(
+                f"rewards must have a last axis with one entry per response, not shape {tuple(values.shape)}"
+            )
+        if blocks is not None and blocks.n != values.shape[-1]:
+            raise ValueError(f"blocks must partition the group of {values.shape[-1]}, not {blocks.n} elements")
+        rows = values.reshape(-1, values.shape[-1])
+        group = torch.arange(len(rows), device=values.device).repeat_interleave(values.shape[-1])
+        whole = _explain(
+            rows.flatten(),
+            group,
+            len(rows),
+            channel,
+            method=name,
+            blocks=blocks,
+            generator=generator,
+            dense=rows.shape[-1],
+        )
+        return whole.advantages.reshape(values.shape)
+
+    advantage.__name__ = name
+    advantage.__doc__ = f"Advantages of groups on the last axis: {METHODS[name].__doc__}"
+    return advantage
+
+
+ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in METHODS}
+"""Name -> function of (rewards [..., group], channel, *, blocks=None, generator=None) -> advantages of the same shape."""
+
+
+def as_rewards(rewards: Tensor | Sequence[float | None]) -> Tensor:
+    """Rewards as a floating-point tensor; None becomes NaN, integers and lists float64."""
+    if isinstance(rewards, Tensor):
+        return rewards.detach() if rewards.dtype.is_floating_point else rewards.double()
+    return torch.from_numpy(np.array(rewards, dtype=np.float64))  # None -> NaN
+
+
+def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
+    """For each response the number of its group, in order of first appearance, and the number of groups."""
+    ids = group_ids.tolist() if isinstance(group_ids, Tensor | np.ndarray) else list(group_ids)
+    if len(ids) != n:
+        raise ValueError(f"group_ids must have one entry per reward ({n}), not {len(ids)}")
+    codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
+    if None in codes:
+        raise ValueError(f"group_ids[{ids.index(None)}] is None; every response needs a group id (string or integer)")
+    return torch.from_numpy(np.fromiter(map(codes.__getitem__, ids), np.int64, n)), len(codes)
+
+
+def _buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """(m, groups [g], rows [g, m]) for every number m ≥ 2 of finite responses that occurs, ascending."""
+    rows = finite.nonzero().squeeze(-1)
+    rows = rows[group[rows].argsort(stable=True)]
+    sizes = torch.bincount(group[rows], minlength=num_groups)
+    starts = sizes.cumsum(0) - sizes
+    for m in sizes.unique().tolist():
+        if m >= 2:
+            groups = (sizes == m).nonzero().squeeze(-1)
+            yield m, groups, rows[starts[groups].unsqueeze(-1) + torch.arange(m, device=rows.device)]
+
+
+def _pooled(values: Tensor, buckets: list[tuple[int, Tensor, Tensor]], channel: RewardChannel) -> float:
+    scales = [whole_scale(values[index], channel) for _, _, index in buckets]
+    scales = torch.cat(scales) if scales else values.new_zeros(0)
+    return median_of(scales[scales > 0])
+
+
+def _explain(
+    values: Tensor,
+    group: Tensor,
+    num_groups: int,
+    channel: RewardChannel,
+    *,
+    method: str | Advantage,
+    blocks: Blocks | None = None,
+    generator: torch.Generator | None = None,
+    dense: int | None = None,
+) -> Explanation:
+    if isinstance(method, str) and method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)} or a function, not {method!r}")
+    finite = values.isfinite()
+    x = torch.where(finite, values, 0.0).double()
+    if dense is not None and dense >= 2 and bool(finite.all()):  # the ordinary case needs no sorting
+        every = torch.arange(num_groups, device=x.device)
+        buckets = [(dense, every, torch.arange(len(x), device=x.device).view(-1, dense))]
+    else:
+        buckets = list(_buckets(finite, group, num_groups))
+    partitions = {m: _blocks_for(m, dense, blocks, channel, generator, method) for m, _, _ in buckets}
+    if any(needs_scale(channel, chosen) for chosen, _ in partitions.values()):
+        resolved = resolve(channel, _pooled(x, buckets, channel))
+    else:
+        resolved = channel
+
+    per_group = {name: x.new_zeros(num_groups) for name in ("mean", "reference", "scale", "nu")}
+    fallback = torch.zeros(num_groups, dtype=torch.bool, device=x.device)
+    tied = torch.zeros_like(fallback)
+    advantages = torch.zeros_like(x)
+    for m, groups, index in buckets:
+        rewards = x[index]
+        chosen, fell_back = partitions[m]
+        result = _apply(method, rewards, chosen, resolved)
+        flat = rewards.amin(-1) == rewards.amax(-1)
+        advantages[index] = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
+        per_group["mean"][groups] = (rewards / m).sum(-1)
+        per_group["reference"][groups] = result.reference
+        per_group["scale"][groups] = result.scale
+        if result.nu is not None:
+            per_group["nu"][groups] = result.nu
+        fallback[groups], tied[groups] = fell_back, flat
+    sources = sorted({scale_source(b, channel) for b, _ in partitions.values()}) or ["none"]
+    return Explanation(
+        advantages=advantages.to(values.dtype),
+        finite=finite,
+        group=group,
+        size=torch.bincount(group, minlength=num_groups),
+        finite_size=torch.bincount(group[finite], minlength=num_groups),
+        fallback=fallback,
+        tied=tied,
+        scale_source="+".join(sources),
+        blocks={m: chosen for m, (chosen, _) in partitions.items()},
+        channel=resolved,
+        **per_group,
+    )
+
+
+def _blocks_for(
+    m: int,
+    dense: int | None,
+    blocks: Blocks | None,
+    channel: RewardChannel,
+    generator: torch.Generator | None,
+    method: str | Advantage,
+) -> tuple[Blocks, bool]:
+    if method == "loo":  # a fresh balanced partition of the others; given blocks cannot fit them
+        return partition(m - 1, channel, generator)
+    if blocks is None:
+        return partition(m, channel, generator)
+    return guarded(blocks, m, channel) if m == dense else (Blocks.contiguous(m, 1), True)
+
+
+def _apply(method: str | Advantage, rewards: Tensor, blocks: Blocks, channel: RewardChannel) -> Credit:
+    if isinstance(method, str):
+        return METHODS[method](rewards, blocks, channel)
+    nothing = torch.zeros_like(rewards[:, 0])
+    return Credit(method(rewards, channel, blocks=blocks), nothing, nothing)

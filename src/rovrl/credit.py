@@ -1,0 +1,163 @@
+"""Rewards -> reference -> credit -> advantage: the formulas, on finite groups [batch, group] with given blocks.
+
+`rovrl.advantage` adds what real batches need: partitions, fallback, rewards that are no numbers, ragged groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rovrl.config import ADAPTIVE, RewardChannel
+from rovrl.robust.blocks import Blocks, supports_budget
+from rovrl.robust.location import REFERENCES, rovr_parts, scale_source
+
+ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 0.6, 1e-6
+"""credit_bound="adaptive" is 2 within-group scales, credit_floor="adaptive" 0.6 of them; neither below 1e-6."""
+GRPO_EPSILON = 1e-6
+"""Added to GRPO's standard deviation, and under the root of the center-only variant (sec:reward_contamination)."""
+MAX_LOO_ELEMENTS = 1 << 24
+"""Leave-one-out holds G copies of each group; larger batches are cut into pieces of this many numbers."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What a method makes of finite groups [batch, group]: advantages, and per group reference, divisor and ν̂."""
+
+    advantages: Float[Tensor, "batch group"]
+    reference: Float[Tensor, " batch"]
+    scale: Float[Tensor, " batch"]
+    nu: Float[Tensor, " batch"] | None = None
+
+
+Method = Callable[[Tensor, Blocks, RewardChannel], Credit]
+
+
+def credit_map(u: Float[Tensor, "*n"], bound: float | Tensor) -> Float[Tensor, "*n"]:
+    """χ_κ(u) = u/√(1 + (u/κ)²), eq:bounded_credit_map: odd, |χ| ≤ κ, slope 1 at 0; never overflows. Gradient: autograd."""
+    bound = torch.as_tensor(bound, dtype=u.dtype, device=u.device)
+    return bound * (u / torch.hypot(u, bound))
+
+
+def credit(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
+    """The bounded credit Â_i = χ_κ(R_i - θ̂_R)/ŝ_χ, eq:credit_advantage.
+
+    θ̂_R = RoVR(R),  ŝ_χ = {s_min² + mean_j χ_κ²(R_j - θ̂_R)}^½;  |Â_i| ≤ min{κ/s_min, √G} (eq:credit_global_bound).
+    """
+    reference, nu = rovr_parts(rewards, blocks, channel)
+    shaped = credit_map(_residual(rewards, reference), _number(channel.credit_bound))
+    scale = _root_mean_square(shaped, _number(channel.credit_floor) ** 2)
+    return Credit(shaped / scale.unsqueeze(-1), reference, scale, nu)
+
+
+def center(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
+    """The center-only ablation (R_i - θ̂_R)/{ε_s + mean_j (R_j - θ̂_R)²}^½, below eq:credit_clean_fidelity.
+
+    A robust reference with a raw scale: prop:center_only_impossibility says that it cannot protect the contrast.
+    """
+    reference, nu = rovr_parts(rewards, blocks, channel)
+    residual = _residual(rewards, reference)
+    scale = _root_mean_square(residual, GRPO_EPSILON)
+    return Credit(residual / scale.unsqueeze(-1), reference, scale, nu)
+
+
+def grpo(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
+    """GRPO's baseline (R_i - mean)/(sample standard deviation + 1e-6): eq:grpo_advantage in the form of the stress protocol."""
+    reference = REFERENCES["mean"](rewards, blocks, channel)
+    residual = _residual(rewards, reference)
+    group = rewards.shape[-1]
+    scale = _root_mean_square(residual, 0.0) * (group / max(group - 1, 1)) ** 0.5 + GRPO_EPSILON
+    return Credit(residual / scale.unsqueeze(-1), reference, scale)
+
+
+def leave_one_out(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
+    """(R_i - θ̂_{R,-i})/S_{-i}, eq:loo_advantage: reference and scale of response i from the others alone.
+
+    S_{-i} = {s_min² + mean_{j≠i} (R_j - θ̂_{R,-i})²}^½; `blocks` partitions the other G-1. `reference` and `scale` of the
+    result are the means over i, for the log.
+    """
+    group = rewards.shape[-1]
+    step = max(1, MAX_LOO_ELEMENTS // (group * (group - 1)))
+    pieces = [_leave_one_out(piece, blocks, channel) for piece in rewards.split(step)]
+    reference, scale = (torch.cat([p[k] for p in pieces]) for k in range(2))
+    return Credit(_residual(rewards, reference) / scale, reference.mean(-1), scale.mean(-1))
+
+
+def _leave_one_out(rewards: Tensor, blocks: Blocks, channel: RewardChannel) -> tuple[Tensor, Tensor]:
+    group = rewards.shape[-1]
+    others = torch.tensor([[j for j in range(group) if j != i] for i in range(group)], device=rewards.device)
+    rest = rewards[:, others]  # [batch, group, group - 1]
+    reference, _ = rovr_parts(rest, blocks, channel)
+    residual = (rest - reference.unsqueeze(-1)).clamp(*_finite_range(rest))
+    return reference, _root_mean_square(residual, _number(channel.credit_floor) ** 2)
+
+
+METHODS: dict[str, Method] = {"grpo": grpo, "center": center, "loo": leave_one_out, "credit": credit}
+"""Name -> the formula on finite groups with given blocks; `ADVANTAGES` adds everything around it."""
+
+
+def partition(size: int, channel: RewardChannel, generator: torch.Generator | None = None) -> tuple[Blocks, bool]:
+    """The balanced blocks for groups of `size`, and whether they fell back to one block (alg:rovr_gspo).
+
+    Drawn from the generator, never from the data. The fallback is the global M-center: budgets undeclared, or not
+    supported by this size.
+    """
+    if channel.num_blocks > size:
+        return Blocks.contiguous(size, 1), True
+    if channel.partition == "random":
+        blocks = Blocks.random(size, channel.num_blocks, generator)
+    else:
+        blocks = Blocks.contiguous(size, channel.num_blocks)
+    return guarded(blocks, size, channel)
+
+
+def guarded(blocks: Blocks, size: int, channel: RewardChannel) -> tuple[Blocks, bool]:
+    """`blocks` if they carry the declared budgets, else one block; and whether that is a fallback."""
+    declared = channel.failure_unit is not None
+    if supports_budget(blocks.sizes, size, channel.arbitrary_blocks, channel.replaced_per_block, declared):
+        return blocks, False
+    return Blocks.contiguous(size, 1), True
+
+
+def needs_scale(channel: RewardChannel, blocks: Blocks) -> bool:
+    """Whether these settings ask for a scale that is not the group's own: lagged, or for adaptive credit."""
+    return ADAPTIVE in (channel.credit_bound, channel.credit_floor) or scale_source(blocks, channel) == "lagged"
+
+
+def resolve(channel: RewardChannel, scale: float) -> RewardChannel:
+    """The channel with numbers for what depends on the within-group scale: the "lagged" and "adaptive" fields."""
+    changes: dict[str, float] = {}
+    if channel.credit_bound == ADAPTIVE:
+        changes["credit_bound"] = max(ADAPTIVE_BOUND * scale, ADAPTIVE_LEAST)
+    if channel.credit_floor == ADAPTIVE:
+        changes["credit_floor"] = max(ADAPTIVE_FLOOR * scale, ADAPTIVE_LEAST)
+    if channel.scale_source == "lagged":
+        changes["scale_source"] = max(scale, channel.scale_floor)
+    return replace(channel, **changes) if changes else channel
+
+
+def _residual(rewards: Tensor, reference: Tensor) -> Tensor:
+    if reference.ndim < rewards.ndim:
+        reference = reference.unsqueeze(-1)
+    return (rewards - reference).clamp(*_finite_range(rewards))
+
+
+def _finite_range(x: Tensor) -> tuple[float, float]:
+    return torch.finfo(x.dtype).min, torch.finfo(x.dtype).max
+
+
+def _root_mean_square(u: Tensor, floor: float) -> Tensor:
+    """{floor + mean u²}^½ along the last axis; squares are taken relative to the largest, so that none overflows."""
+    largest = u.abs().amax(-1, keepdim=True).clamp(min=1.0)
+    mean = ((u / largest) ** 2).mean(-1) + floor / largest.squeeze(-1) / largest.squeeze(-1)
+    return largest.squeeze(-1) * mean.sqrt()
+
+
+def _number(value: float | str) -> float:
+    if isinstance(value, str):
+        raise ValueError(f"an {value!r} setting must be resolved to a number first (rovrl.advantage.resolve)")
+    return value

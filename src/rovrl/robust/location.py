@@ -1,0 +1,178 @@
+"""The six reference estimators of tab:reference_estimators, with one signature, and the auxiliary map S_γ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rovrl.config import RewardChannel
+from rovrl.robust.blocks import Blocks
+from rovrl.robust.centers import sandwich_scale
+from rovrl.robust.correction import hard_correction, soft_correction
+from rovrl.robust.scale import median_of, pooled_scale
+from rovrl.robust.solve import m_root, masked_median
+
+SMALL_BLOCK = 4
+"""Below this many members a block's own sandwich scale is unstable (the paper: blocks of two or three)."""
+
+Reference = Callable[[Tensor, Blocks, RewardChannel], Tensor]
+
+
+def mean(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """The arithmetic mean; blocks play no part."""
+    return (x / x.shape[-1]).sum(-1)  # divided first: a sum of large numbers must not overflow
+
+
+def global_m(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """One convex M-center of all elements, eq:block_m with B = 1."""
+    return m_root(x, channel.score_width)
+
+
+def mom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """Median of means."""
+    return _median(_block_means(x, blocks))
+
+
+def vrmom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """Block means with the composite-quantile correction; scale: the median block standard deviation, clipped like ν."""
+    values, mask = blocks.gather(x)
+    means = _block_means(x, blocks)
+    keep = mask.to(x.dtype)
+    variance = ((values - means.unsqueeze(-1)) ** 2 * keep).sum(-1) / keep.sum(-1)
+    scale = pooled_scale(variance.sqrt(), channel.scale_floor, channel.scale_cap)
+    return _corrected(means, scale, blocks, channel)
+
+
+def robust_mom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """Median of the blocks' M-centers: RoVR without its outer correction."""
+    return _median(block_centers(x, blocks, channel))
+
+
+def rovr(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """The hard RoVR reference, eq:rovr.
+
+    θ̂ = μ̂_0 - ν̂/(D_K W_B)·Σ_b Σ_k [J_0(μ̃_b - μ̂_0 - ν̂Δ_k/√n_b) - τ_k],  μ̂_0 = median_b μ̃_b
+
+    Constants are preserved and shifts followed (prop:calibration); B = 1 is the M-center. Computed in float64. The scale
+    ν̂ is `scale(...)`. A row with a non-finite entry gives NaN. Gradient: none.
+    """
+    return rovr_parts(x, blocks, channel)[0]
+
+
+def rovr_parts(
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """The RoVR reference eq:rovr of finite float64 rows, and the scale ν̂ it used (0 for one block, which needs none)."""
+    centers = block_centers(x, blocks, channel)
+    if len(blocks.sizes) == 1:
+        return centers.squeeze(-1), torch.zeros_like(centers[..., 0])
+    nu = scale(x, centers, blocks, channel)
+    return _corrected(centers, nu, blocks, channel), nu
+
+
+def auxiliary(
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel, temperature: float
+) -> Float[Tensor, "*batch"]:
+    """S_γ of prop:smoothing: hard centers, median and scale, only J_0 replaced by H_γ; isolates the smoothing error."""
+    x = x.detach().double()
+    centers = block_centers(x, blocks, channel)
+    if len(blocks.sizes) == 1:
+        return centers.squeeze(-1)
+    start = _median(centers)
+    nu = scale(x, centers, blocks, channel)
+    return start - soft_correction(centers, start, nu, _sizes(blocks, centers), channel.num_levels, temperature)
+
+
+def block_centers(
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+) -> Float[Tensor, "*batch block"]:
+    """μ̃_b, the M-center of every block, eq:block_m."""
+    values, mask = blocks.gather(x)
+    return m_root(values, channel.score_width, mask.expand(values.shape))
+
+
+def scale(
+    x: Float[Tensor, "*batch n"], centers: Float[Tensor, "*batch block"], blocks: Blocks, channel: RewardChannel
+) -> Float[Tensor, "*batch"]:
+    """ν̂ by `channel.scale_source`: the pooled block sandwich scale eq:robust_sandwich_scale, a pilot number, or lagged.
+
+    This function knows no earlier steps: for "lagged" it takes the batch's own pooled value, the median over rows of the
+    whole-row sandwich scale.
+    """
+    source = scale_source(blocks, channel)
+    if source == "local":
+        values, mask = blocks.gather(x)
+        local = sandwich_scale(values, centers, channel.score_width, mask.expand(values.shape), channel.curvature_floor)
+        return pooled_scale(local, channel.scale_floor, channel.scale_cap)
+    number = channel.scale_source if source == "pilot" else median_of(whole_scale(x, channel).flatten())
+    return torch.full_like(centers[..., 0], float(number)).clamp(channel.scale_floor, channel.scale_cap)
+
+
+def scale_source(blocks: Blocks, channel: RewardChannel) -> str:
+    """ "local", "lagged" or "pilot" for these blocks; "none" for a single block, which needs no scale."""
+    if len(blocks.sizes) == 1:
+        return "none"
+    if not isinstance(channel.scale_source, str):
+        return "pilot"
+    if channel.scale_source == "auto":
+        return "lagged" if min(blocks.sizes) < SMALL_BLOCK else "local"
+    return channel.scale_source
+
+
+def whole_scale(x: Float[Tensor, "*batch n"], channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """The sandwich scale of each whole row about its own M-center; 0 for a constant row."""
+    center = m_root(x, channel.score_width)
+    every = torch.ones_like(x, dtype=torch.bool)
+    return sandwich_scale(x, center, channel.score_width, every, channel.curvature_floor)
+
+
+def _block_means(x: Tensor, blocks: Blocks) -> Tensor:
+    values, mask = blocks.gather(x)
+    keep = mask.to(x.dtype)
+    return (values * keep / keep.sum(-1, keepdim=True)).sum(-1)
+
+
+def _median(values: Tensor) -> Tensor:
+    return masked_median(values, torch.ones_like(values, dtype=torch.bool))
+
+
+def _sizes(blocks: Blocks, like: Tensor) -> Tensor:
+    return torch.tensor(blocks.sizes, dtype=like.dtype, device=like.device)
+
+
+def _corrected(centers: Tensor, nu: Tensor, blocks: Blocks, channel: RewardChannel) -> Tensor:
+    start = _median(centers)
+    sizes = _sizes(blocks, centers)
+    return start - hard_correction(centers, start, nu, sizes, channel.num_levels, channel.tie_tolerance)
+
+
+def _in_float64(estimator: Reference) -> Reference:
+    """The estimator without gradient and in float64 (float32 input comes back as float32); non-finite rows are NaN."""
+
+    def reference(x: Tensor, blocks: Blocks, channel: RewardChannel) -> Tensor:
+        if not isinstance(blocks, Blocks):
+            raise ValueError(
+                f"blocks must be a rovrl.Blocks, such as Blocks.contiguous(n, 3), not {type(blocks).__name__}"
+            )
+        if x.shape[-1:] != (blocks.n,):
+            raise ValueError(
+                f"x must have {blocks.n} elements on its last axis to fit the blocks, not shape {tuple(x.shape)}"
+            )
+        with torch.no_grad():
+            good = x.isfinite().all(-1)
+            value = estimator(torch.where(good.unsqueeze(-1), x, 0).double(), blocks, channel)
+            value = torch.where(good, value, torch.nan)
+        return value.to(x.dtype) if x.dtype.is_floating_point else value
+
+    reference.__name__ = estimator.__name__
+    reference.__doc__ = estimator.__doc__
+    return reference
+
+
+REFERENCES: dict[str, Reference] = {f.__name__: _in_float64(f) for f in (mean, global_m, mom, vrmom, robust_mom, rovr)}
+"""Name -> estimator of [..., n] values given blocks and settings -> [...]."""
+
+rovr = REFERENCES["rovr"]

@@ -1,0 +1,85 @@
+"""The root of the convex score equation Σ ψ_c(x_i - u) = 0 along the last axis: batched, masked, safeguarded."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+MAX_STEPS = 200
+"""Far above need (about 6 on ordinary data); the bracket shrinks at every step, so the loop always ends."""
+
+
+def m_root(
+    x: Float[Tensor, "*batch n"],
+    score_width: float | Float[Tensor, "*batch"] = 1.0,
+    mask: Bool[Tensor, "*batch n"] | None = None,
+) -> Float[Tensor, "*batch"]:
+    """The unique root u of Σ_i ψ_c(x_i - u) = 0, eq:block_m, without gradient.
+
+    Bracket [min, max], start at the median; a Newton step that leaves the bracket is replaced by a bisection. A row is
+    done when its score is at rounding level or its bracket has closed. Empty rows give 0, one element gives itself,
+    a row with a non-finite entry gives NaN. Finite for every finite input, also where x_i - u overflows.
+    """
+    x, mask, good = _prepare(x, mask)
+    limit = torch.finfo(x.dtype).max / 8
+    shrink = torch.where(x.abs().amax(-1) > limit, 0.125, 1.0).to(x.dtype)  # exact: a power of two
+    width = torch.as_tensor(score_width, dtype=x.dtype, device=x.device) * shrink
+    u = _safeguarded_newton(x * shrink.unsqueeze(-1), width.expand(shrink.shape), mask)
+    return torch.where(good, u / shrink, torch.nan)
+
+
+def masked_median(x: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+    """The midpoint median of the kept entries; 0 for an empty row. Constants are preserved to the last bit."""
+    count = mask.sum(-1, keepdim=True)
+    ordered = torch.where(mask, x, torch.inf).sort(-1).values
+    lower = ordered.gather(-1, ((count - 1) // 2).clamp(min=0)).squeeze(-1)
+    upper = ordered.gather(-1, (count // 2).clamp(max=x.shape[-1] - 1)).squeeze(-1)
+    middle = torch.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
+    return torch.where(count.squeeze(-1) > 0, middle, 0.0)
+
+
+def _prepare(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    x = x.detach()
+    if mask is None:
+        mask = torch.ones_like(x, dtype=torch.bool)
+    x = torch.where(mask, x, 0.0)
+    good = x.isfinite().all(-1)
+    return torch.where(good.unsqueeze(-1), x, 0.0), mask, good
+
+
+def _safeguarded_newton(x: Tensor, width: Tensor, mask: Tensor) -> Tensor:
+    keep = mask.to(x.dtype)
+    count = keep.sum(-1)
+    info = torch.finfo(x.dtype)
+    far = info.max**0.45  # r beyond this has psi = ±1 to the last bit, and its square must not overflow
+    empty = count == 0
+    low = torch.where(empty, 0.0, torch.where(mask, x, torch.inf).amin(-1))
+    high = torch.where(empty, 0.0, torch.where(mask, x, -torch.inf).amax(-1))
+    u = masked_median(x, mask)
+    done = low == high
+    for step in range(MAX_STEPS):
+        r = ((x - u.unsqueeze(-1)) / width.unsqueeze(-1)).clamp(-far, far)
+        w = torch.rsqrt(1 + r * r)
+        score = (r * w * keep).sum(-1)
+        slope = (w * w * w * keep).sum(-1)
+        low = torch.where(score > 0, u, low)
+        high = torch.where(score < 0, u, high)
+        newton = u + width * (score / slope)
+        inside = (newton >= low) & (newton <= high)
+        proposal = torch.where(inside, newton, _bisection(low, high, width, step))
+        settled = (score.abs() <= info.eps * count) | (high - low <= 2 * info.eps * (low.abs() + high.abs()))
+        u = torch.where(done | (settled & ~inside), u, proposal)
+        done = done | settled
+        if x.device.type == "cpu" and bool(done.all()):  # elsewhere the check would stall the device
+            break
+    return u
+
+
+def _bisection(low: Tensor, high: Tensor, width: Tensor, step: int) -> Tensor:
+    """A point of the bracket. Where it spans many widths the root hugs an end, so every other try is geometric there."""
+    middle = 0.5 * low + 0.5 * high
+    hop = torch.sqrt(width) * torch.sqrt(high - low)
+    near_low, near_high = low + hop, high - hop
+    candidate = (middle, near_low, middle, near_high)[step % 4]
+    return torch.where((candidate > low) & (candidate < high), candidate, middle)

@@ -1,0 +1,42 @@
+"""S solver steps that autograd can see: the paper's finite-S center, kept for comparison with the implicit one."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def unrolled_center(
+    x: Float[Tensor, "*batch n"],
+    score_width: float,
+    mask: Bool[Tensor, "*batch n"],
+    iterations: int,
+    regularizer: float = 1e-8,
+) -> Float[Tensor, "*batch"]:
+    """The M-center after S = `iterations` safeguarded steps from the mean; the last is a plain Newton step.
+
+    Gradient: autograd through every step. Bracket ends, start and steps all move with a common shift and carry their
+    gradient, so the gradient sums to one whatever steps were taken (prop:main_softrovr_stability); a bracket without
+    gradient would silently zero it at a bisection. Stores every step: memory grows with S. Empty rows give 0.
+    """
+    keep = mask.to(x.dtype)
+    count = keep.sum(-1).clamp(min=1)
+    x = torch.where(mask, x, 0.0)
+    empty = ~mask.any(-1)
+    low = torch.where(mask, x, torch.inf).amin(-1).masked_fill(empty, 0.0)
+    high = torch.where(mask, x, -torch.inf).amax(-1).masked_fill(empty, 0.0)
+    u = (x * keep).sum(-1) / count
+    for step in range(iterations):
+        r = (x - u.unsqueeze(-1)) / score_width
+        w = torch.rsqrt(1 + r * r)
+        score = (r * w * keep).sum(-1) / count
+        slope = (w * w * w * keep).sum(-1) / count
+        newton = u + score_width * score / (slope + regularizer)
+        if step == iterations - 1:
+            return newton
+        low = torch.where(score > 0, u, low)
+        high = torch.where(score < 0, u, high)
+        inside = (newton >= low) & (newton <= high)
+        u = torch.where(inside, newton, 0.5 * (low + high))
+    return u

@@ -1,0 +1,86 @@
+"""Token log-ratios -> the log sequence weight, with gradient (eq:softrovr_ratio); GSPO's mean beside it (eq:gspo_ratio)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from rovrl.config import RatioChannel
+from rovrl.robust.centers import as_working
+from rovrl.robust.soft import SOLUTIONS, contiguous_layout
+from rovrl.robust.solve import masked_median
+
+
+def soft_rovr(
+    log_ratios: Float[Tensor, "*seq token"],
+    mask: Bool[Tensor, "*seq token"] | None = None,
+    channel: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
+) -> Float[Tensor, "*seq"]:
+    """SoftRoVR(ℓ_1 .. ℓ_T), the log sequence weight of eq:softrovr_ratio.
+
+    Contiguous blocks over the valid tokens in order; the mask (True = keep; None = all) may have holes, and what it
+    hides has no influence, not even if it is NaN. No valid token: 0 with zero gradient. One block: their M-center.
+    float32 and float64 stay, narrower types are taken to float32; autocast does not reach inside.
+    Gradient: by `channel.gradient`; sums to one over the valid tokens (prop:main_softrovr_stability). First order only.
+    """
+    log_ratios, mask = _checked(log_ratios, mask)
+    shape = log_ratios.shape[:-1]
+    if log_ratios.numel() == 0:
+        return log_ratios.sum(-1)
+    with torch.autocast(log_ratios.device.type, enabled=False):
+        x = torch.where(mask, log_ratios, 0.0).flatten(0, -2) if shape else torch.where(mask, log_ratios, 0.0)[None]
+        keep = mask.flatten(0, -2) if shape else mask[None]
+        unit = token_scale(x.detach(), keep, channel) if channel.units == "robust" else None
+        solution = SOLUTIONS[channel.gradient]
+        wide = _precise(x)
+        if unit is None:
+            value = solution(wide, keep, channel)
+        else:
+            unit = unit.to(wide.dtype)
+            value = unit * solution(wide / unit.unsqueeze(-1), keep, channel)
+        value = torch.where(keep.any(-1), value, 0.0).to(x.dtype)
+    return value.reshape(shape)
+
+
+def gspo_mean(
+    log_ratios: Float[Tensor, "*seq token"], mask: Bool[Tensor, "*seq token"] | None = None
+) -> Float[Tensor, "*seq"]:
+    """GSPO's log weight, the mean of the valid token log-ratios, eq:gspo_ratio; 0 for none. Gradient: 1/T each."""
+    log_ratios, mask = _checked(log_ratios, mask)
+    with torch.autocast(log_ratios.device.type, enabled=False):
+        return torch.where(mask, log_ratios, 0.0).sum(-1) / mask.sum(-1).clamp(min=1)
+
+
+def token_scale(
+    x: Float[Tensor, "seq token"], mask: Bool[Tensor, "seq token"], channel: RatioChannel
+) -> Float[Tensor, " seq"]:
+    """The unit of units="robust": the median over blocks of √(π/2)·(mean absolute deviation), at least scale_floor.
+
+    Not in the paper. The median over blocks ignores a burst; the mean deviation inside a block, unlike a median one, is
+    not zero where a few tokens carry all the movement. In this unit SoftRoVR is scale equivariant as well.
+    """
+    layout = contiguous_layout(mask, channel.num_blocks, channel.min_block)
+    values = x.gather(-1, layout.index.flatten(1)).view_as(layout.index)
+    keep = layout.mask.to(x.dtype)
+    sizes = layout.sizes.clamp(min=1).to(x.dtype)
+    mean = (values * keep).sum(-1) / sizes
+    deviation = ((values - mean.unsqueeze(-1)).abs() * keep).sum(-1) / sizes
+    return (math.sqrt(math.pi / 2) * masked_median(deviation, layout.sizes > 0)).clamp(min=channel.scale_floor)
+
+
+def _checked(log_ratios: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    if log_ratios.ndim == 0:
+        raise ValueError("log_ratios must have a token axis, not be a single number")
+    if mask is None:
+        mask = torch.ones_like(log_ratios, dtype=torch.bool)
+    elif mask.shape != log_ratios.shape:
+        raise ValueError(f"mask must have the shape of log_ratios, {tuple(log_ratios.shape)}, not {tuple(mask.shape)}")
+    return as_working(log_ratios), mask.bool()
+
+
+def _precise(x: Tensor) -> Tensor:
+    """float64 where the device has it: the clip band is 3e-4 wide, and a float32 sum over a long response shows in it."""
+    return x if x.device.type == "mps" else x.double()
