@@ -17,9 +17,11 @@ from rovrl.errors import RovrlError
 from rovrl.loss import clip_branch, clipped_objective
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.centers import m_center
-from rovrl.robust.location import REFERENCES, rovr
+from rovrl.robust.location import REFERENCES
 from rovrl.robust.scale import LaggedScale
 from rovrl.weight import soft_rovr
+
+rovr = REFERENCES["rovr"]
 
 __version__ = "0.1.0"
 

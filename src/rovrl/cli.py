@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from rovrl.errors import RovrlError
 
@@ -39,7 +40,7 @@ def console() -> None:
     raise SystemExit(main())
 
 
-def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, object | None]:
+def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:
     parser = argparse.ArgumentParser(prog="rovrl", description="Robust group-relative policy optimization.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     chosen = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class Blocks:
         _check_count(n, num_blocks)
         base, extra = divmod(n, num_blocks)
         starts = [b * base + min(b, extra) for b in range(num_blocks + 1)]
-        return cls(tuple(tuple(order[a:z]) for a, z in zip(starts, starts[1:], strict=False)))
+        return cls(tuple(tuple(order[a:z]) for a, z in pairwise(starts)))
 
     @property
     def members(self) -> list[list[int]]:

@@ -174,5 +174,3 @@ def _in_float64(estimator: Reference) -> Reference:
 
 REFERENCES: dict[str, Reference] = {f.__name__: _in_float64(f) for f in (mean, global_m, mom, vrmom, robust_mom, rovr)}
 """Name -> estimator of [..., n] values given blocks and settings -> [...]."""
-
-rovr = REFERENCES["rovr"]
