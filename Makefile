@@ -1,0 +1,47 @@
+# Everything a newcomer types: `make demo` and `make test`. Each sets .venv up when it is missing or stale.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# One thread is faster than two for small models; nothing is fetched from a hub.
+export OMP_NUM_THREADS ?= 1
+export HF_HUB_OFFLINE  ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: help demo test check bench clean
+help:
+	@echo "make demo    one bad reward in a picture, then the main job: GSPO and RoVR-GSPO side by side on spiked rewards"
+	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
+	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
+	@echo "make bench   the benchmark: ratios measured side by side"
+	@echo "make clean   removes .venv, caches and build output"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rovrl needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python -m rovrl.demo --png demo/one-bad-reward.png
+
+check: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+test: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/pytest -n 2 --dist loadfile
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/bench.py
+
+clean:
+	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
