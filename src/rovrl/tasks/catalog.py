@@ -1,0 +1,142 @@
+"""The paper's data sets by name (`sec:exp_protocol`), each as examples: an id, the prompt, and the columns its reward reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rovrl.errors import RovrlError, require
+from rovrl.tasks import govreport, math, toolcall
+from rovrl.tasks.answers import last_boxed
+from rovrl.tasks.data import Row, find_local, hub_rows, read_rows
+
+Example = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One named set: its task, where the Hub keeps it (None: not there) and how many rows the paper's copy has."""
+
+    name: str
+    task: str
+    rows: int
+    hub: str | None = None
+    split: str = "test"
+    hint: str = ""
+
+
+_TOOLRL = "get dataset/rlla_4k/{train,test}.parquet from github.com/qiancheng0/ToolRL and give the file with --data"
+SETS: dict[str, DataSet] = {
+    entry.name: entry
+    for entry in (
+        DataSet("math_train", "math", 7500, "DigitalLearningGmbH/MATH-lighteval", "train"),
+        DataSet("math500", "math", 500, "HuggingFaceH4/MATH-500"),
+        DataSet("aime2025", "math", 30, "math-ai/aime25"),
+        DataSet("amc23", "math", 40, "math-ai/amc23"),
+        DataSet("gaokao2023en", "math", 385, "MARIO-Math-Reasoning/Gaokao2023-Math-En", "train"),
+        DataSet("minervamath", "math", 272, "math-ai/minervamath"),
+        DataSet("govreport_train", "govreport", 17517, "ccdv/govreport-summarization", "train"),
+        DataSet("govreport", "govreport", 973, "ccdv/govreport-summarization"),
+        DataSet("rlla_train", "toolcall", 3920, hint=_TOOLRL),
+        DataSet("rlla_test", "toolcall", 80, hint=_TOOLRL),
+    )
+}
+TRAINING = {"math": "math_train", "govreport": "govreport_train", "toolcall": "rlla_train"}
+
+
+def load(name: str, data: str | Path | None = None, limit: int | None = None) -> list[Example]:
+    """The examples of the set `name`: from `data` (a file, or a directory with NAME.jsonl or NAME.parquet), else from the Hub.
+
+    A name that is not in the catalog is a set of one's own: `task:file`, such as `math:problems.jsonl`.
+    Rows without a gold answer are left out (two of MATH's 7,500 have none upstream).
+    """
+    if name not in SETS:
+        task, separator, file = name.partition(":")
+        if not separator or task not in EXAMPLES:
+            raise RovrlError(
+                f"there is no set {name!r}: choose from {', '.join(SETS)}, or TASK:FILE with TASK in {', '.join(EXAMPLES)}"
+            )
+        rows, where = read_rows(Path(file)), file
+    else:
+        task = SETS[name].task
+        rows, where = _rows(SETS[name], None if data is None else Path(data))
+    made = list(_examples(task, rows, str(where)))
+    if not made:
+        raise RovrlError(f"{where} holds no usable row for the task {task!r}")
+    return made[:limit]
+
+
+def training_dataset(task: str, data: str | Path | None = None, limit: int | None = None) -> Any:
+    """The task's training set as a `datasets.Dataset` with `prompt` and the reward's columns, as TRL reads it."""
+    datasets = require("datasets", extra="train")
+    return datasets.Dataset.from_list(load(TRAINING[task], data, limit))
+
+
+def math_dataset() -> Any:
+    """MATH train (7,500) for TRL."""
+    return training_dataset("math")
+
+
+def govreport_dataset() -> Any:
+    """GovReport train for TRL."""
+    return training_dataset("govreport")
+
+
+def _rows(entry: DataSet, data: Path | None) -> tuple[list[Row], str]:
+    if data is not None:
+        path = find_local(entry.name, data)
+        return read_rows(path), str(path)
+    if entry.hub is None:
+        raise RovrlError(f"{entry.name} is not on the Hub: {entry.hint}")
+    return hub_rows(entry.hub, entry.split), entry.hub
+
+
+def _examples(task: str, rows: list[Row], where: str) -> Iterator[Example]:
+    make = EXAMPLES[task]
+    for number, row in enumerate(rows):
+        try:
+            made = make(row)
+        except (KeyError, TypeError, IndexError) as error:
+            raise RovrlError(f"{where}, row {number + 1}: {error.args[0] if error.args else error}") from None
+        if made is not None:
+            yield {"id": str(row.get("id") or row.get("unique_id") or f"{task}-{number}"), **made}
+
+
+def _first(row: Row, *columns: str) -> str:
+    for column in columns:
+        if row.get(column) is not None:
+            return str(row[column])
+    raise KeyError(f"no column {' or '.join(columns)} (found: {', '.join(map(str, row))})")
+
+
+def _math(row: Row) -> Example | None:
+    problem = _first(row, "problem", "question")
+    if row.get("answer") is None and row.get("solution") is not None:
+        answer = last_boxed(str(row["solution"])) or ""
+    else:
+        answer = _first(row, "answer")
+    return {"prompt": math.prompt(problem), "answer": answer} if answer.strip() else None
+
+
+def _govreport(row: Row) -> Example | None:
+    report, summary = _first(row, "report", "document"), _first(row, "summary")
+    return {"prompt": govreport.prompt(report), "report": report, "summary": summary} if summary.strip() else None
+
+
+def _toolcall(row: Row) -> Example | None:
+    if isinstance(row.get("reward_model"), dict):  # RLLA-4K, as ToolRL publishes it for verl
+        messages = [{"role": m["role"], "content": m["content"]} for m in row["prompt"]]
+        truth = str(row["reward_model"]["ground_truth"])
+    else:
+        messages = toolcall.prompt(_first(row, "system"), _first(row, "user"))
+        truth = _first(row, "ground_truth")
+    try:
+        toolcall.parts("", truth)
+    except ValueError as error:
+        raise TypeError(str(error)) from None
+    return {"prompt": messages, "ground_truth": truth}
+
+
+EXAMPLES: dict[str, Callable[[Row], Example | None]] = {"math": _math, "govreport": _govreport, "toolcall": _toolcall}

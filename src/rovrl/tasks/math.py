@@ -1,0 +1,115 @@
+r"""Math: problems with a known answer, rewarded by math-verify on the last boxed answer (`sec:math_results`).
+
+from rovrl.tasks.math import math_reward              # TRL: reward_funcs=[math_reward]; the dataset has `answer`
+reward.custom_reward_function.path=pkg://rovrl.tasks.math     # verl: name=compute_score
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from threading import Lock
+from typing import Any
+
+from rovrl.tasks.answers import as_text, final_answer, plain_verdict
+from rovrl.tasks.verifier_pool import Verdict, VerifierPool, shared_pool
+
+PROMPT = "{problem}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
+"""The instruction both methods are trained and evaluated with; the paper does not print its own."""
+
+_REMEMBERED = 50_000
+_verdicts: OrderedDict[tuple[str, str], Verdict] = OrderedDict()
+_remembering = Lock()
+
+
+def score(completion: object, answer: object) -> float:
+    """1.0 if the completion's last boxed answer (or final expression) equals `answer` by math-verify, else 0.0.
+
+    Never raises, hangs or grows because of a completion: algebra happens in worker processes with limits
+    (`rovrl.tasks.verifier_pool`), and what does not finish within them is 0.0.
+    """
+    return scores([completion], [answer])[0]
+
+
+def scores(
+    completions: Sequence[object],
+    answers: Sequence[object],
+    *,
+    pool: VerifierPool | None = None,
+    on_done: Callable[[int], object] | None = None,
+) -> list[float]:
+    """`score` of each pair, over all workers; `on_done(n)` is told how many more pairs are finished."""
+    return [float(verdict.accepted) for verdict in verdicts(completions, answers, pool=pool, on_done=on_done)]
+
+
+def verdicts(
+    completions: Sequence[object],
+    answers: Sequence[object],
+    *,
+    pool: VerifierPool | None = None,
+    on_done: Callable[[int], object] | None = None,
+) -> list[Verdict]:
+    """The verdict on each pair, with the reason of a refusal without a comparison.
+
+    Responses to one prompt repeat each other's answers: each different (answer, gold) pair is judged once, the same text
+    and two plain integers need no algebra, and verdicts are remembered for later calls.
+    """
+    if len(completions) != len(answers):
+        raise ValueError(
+            f"{len(completions)} completions but {len(answers)} answers: one answer per completion is needed"
+        )
+    pairs = [(final_answer(as_text(text)), _gold(answer)) for text, answer in zip(completions, answers, strict=True)]
+    places: dict[tuple[str, str], int] = {}
+    for pair in pairs:
+        places[pair] = places.get(pair, 0) + 1
+    known = {pair: verdict for pair in places if (verdict := _without_algebra(pair)) is not None}
+    report = on_done or (lambda count: None)
+    report(sum(places[pair] for pair in known))
+    unknown = [pair for pair in places if pair not in known]
+    if unknown:
+        finished = iter(unknown)  # which one finished does not matter to a progress bar, only how many
+        judged = (pool or shared_pool()).verify(unknown, on_done=lambda: report(places[next(finished)]))
+        known.update(zip(unknown, judged, strict=True))
+        _remember(zip(unknown, judged, strict=True))
+    return [known[pair] for pair in pairs]
+
+
+def math_reward(
+    prompts: Sequence[object] = (), completions: Sequence[object] = (), answer: Sequence[object] = (), **columns: Any
+) -> list[float]:
+    """The rewards of a batch, as TRL calls it; the dataset's column `answer` holds the gold answers."""
+    return scores(completions, answer)
+
+
+def compute_score(
+    data_source: object, solution_str: str, ground_truth: object, extra_info: object = None, **kwargs: Any
+) -> float:
+    """The reward of one response, as verl calls it."""
+    return score(solution_str, ground_truth)
+
+
+def prompt(problem: str) -> list[dict[str, str]]:
+    """The conversation that asks `problem`."""
+    return [{"role": "user", "content": PROMPT.format(problem=problem)}]
+
+
+def _gold(answer: object) -> str:
+    return "" if answer is None else str(answer).strip()
+
+
+def _without_algebra(pair: tuple[str, str]) -> Verdict | None:
+    plain = plain_verdict(*pair)
+    if plain is not None:
+        return Verdict(plain)
+    with _remembering:
+        verdict = _verdicts.get(pair)
+        if verdict is not None:
+            _verdicts.move_to_end(pair)
+    return verdict
+
+
+def _remember(judged: Iterable[tuple[tuple[str, str], Verdict]]) -> None:
+    with _remembering:
+        _verdicts.update((pair, verdict) for pair, verdict in judged if not verdict.reason)
+        while len(_verdicts) > _REMEMBERED:
+            _verdicts.popitem(last=False)
