@@ -1,1 +1,1 @@
-"""."""
+"""RoVR-GSPO inside training frameworks: thin layers that hold no mathematics."""

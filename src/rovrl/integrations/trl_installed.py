@@ -1,0 +1,31 @@
+"""The installed TRL, if it is one that the contract test (tests/integration/test_trl_contract.py) passed with."""
+
+from __future__ import annotations
+
+from packaging.version import Version
+
+from rovrl.errors import RovrlError, require
+
+require("trl", extra="train")
+
+import trl  # noqa: E402 - after the check that says how to install it
+from trl.trainer.grpo_config import GRPOConfig  # noqa: E402
+from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: E402
+
+__all__ = ["TESTED_TRL", "GRPOConfig", "GRPOTrainer", "check_trl"]
+
+TESTED_TRL = ("1.12", "1.17")
+"""Tested from the first up to, not including, the second."""
+
+
+def check_trl(version: str) -> None:
+    """A RovrlError if `version` of TRL is outside the tested range: its loss may have changed under the hooks."""
+    first, beyond = TESTED_TRL
+    if not Version(first) <= Version(version) < Version(beyond):
+        raise RovrlError(
+            f"trl {version} is installed, and rovrl's trainer is tested with trl {first} up to (not including) "
+            f"{beyond}: pip install 'trl>={first},<{beyond}'"
+        )
+
+
+check_trl(trl.__version__)

@@ -1,0 +1,134 @@
+"""Collects the rows of one generation while its updates run, and writes them when they are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor
+
+from rovrl.advantage import Explanation
+from rovrl.credit import METHODS
+from rovrl.records import RecordWriter
+
+
+@dataclass
+class Responses:
+    """One gathered generation: a row per response, the same on every rank."""
+
+    step: int
+    first_update: int  # the optimizer step before which it was drawn
+    group_size: int
+    prompts: Sequence[Any]
+    completions: Sequence[Any]
+    rewards: Tensor
+    advantages: Tensor
+    references: Tensor
+    labels: Sequence[str]
+    notes: Mapping[str, Any]
+
+
+@dataclass
+class Recorder:
+    """Rows of the current generation on this rank; the main process's `writer` (others: None) gets them all."""
+
+    writer: RecordWriter | None
+    method: str
+    clip: tuple[float, float]
+    responses: Responses | None = None
+    seen: list[tuple[int, int, int, Any]] = field(default_factory=list)
+    """(update, row, length, log-ratios) per response and update position, of this rank."""
+
+    def begin(self, responses: Responses) -> None:
+        """Starts a generation; what was collected of one that never finished (a resumed run) is dropped."""
+        self.responses, self.seen = responses, []
+
+    def observe(self, optimizer_step: int, rows: Tensor, log_ratios: Tensor | None, mask: Tensor) -> None:
+        """Takes in one batch: which responses, and their token log-ratios (None: fully on-policy, all are 0)."""
+        assert self.responses is not None
+        keep = mask.cpu().bool().numpy()
+        ratios = None if log_ratios is None else log_ratios.detach().float().cpu().numpy()
+        for i, row in enumerate(rows.tolist()):
+            tokens = None if ratios is None else ratios[i][keep[i]]
+            self.seen.append((optimizer_step - self.responses.first_update, row, int(keep[i].sum()), tokens))
+
+    def finish(self) -> None:
+        """Gathers the rows of all ranks and writes them; every rank must call it."""
+        if self.responses is None:
+            return
+        every = sorted(gather_object(self.seen), key=lambda entry: entry[:2])
+        if self.writer is not None and every:
+            self.writer.write_step(self.responses.step, self._columns(every), notes=self.responses.notes)
+        self.responses, self.seen = None, []
+
+    def _columns(self, every: list[tuple[int, int, int, Any]]) -> dict[str, Any]:
+        said = self.responses
+        assert said is not None
+        updates, rows, lengths, tokens = (list(column) for column in zip(*every, strict=True))
+        index = torch.tensor(rows)
+        return {
+            "update": updates,
+            "group": [f"{said.step}.{row // said.group_size}" for row in rows],
+            "response": [row % said.group_size for row in rows],
+            "prompt": [plain_text(said.prompts[row]) for row in rows],
+            "completion": [plain_text(said.completions[row]) for row in rows],
+            "reward": said.rewards[index],
+            "advantage": said.advantages[index],
+            "reference": said.references[index],
+            "length": lengths,
+            "clip_low": np.full(len(rows), self.clip[0]),
+            "clip_high": np.full(len(rows), self.clip[1]),
+            "log_ratios": tokens,
+            "contamination": [said.labels[row] for row in rows],
+            "method": [self.method] * len(rows),
+        }
+
+
+def recorder_for(trainer: Any) -> Recorder | None:
+    """A recorder into `record_dir` with the run's settings, or None if there is none."""
+    args = trainer.args
+    if args.record_dir is None:
+        return None
+    writer = RecordWriter(args.record_dir, args.record_settings) if trainer.accelerator.is_main_process else None
+    return Recorder(writer, args.method_name, (trainer.epsilon_low, trainer.epsilon_high))
+
+
+def responses_of(trainer: Any, rewards: Tensor, labels: Sequence[str], info: Explanation | None) -> Responses:
+    """The generation that `trainer` has just scored; TRL's own log holds the gathered texts and advantages."""
+    group, count = trainer.num_generations, len(rewards)
+    notes: dict[str, Any] = {"global_step": trainer.state.global_step}
+    if info is None:
+        reference = rewards.view(-1, group).nanmean(-1)
+    else:
+        has_reference = (info.finite_size >= 2) & (trainer.args.advantage in METHODS)
+        reference = torch.where(has_reference, info.reference, torch.nan)
+        notes |= {"partition_seed": trainer.partition_seed(), "scale_source": info.scale_source}
+        notes["blocks"] = {size: blocks.members for size, blocks in info.blocks.items()}
+        notes["reward_channel"] = info.channel.to_dict()
+    log = {name: list(trainer._logs[name])[-count:] for name in ("prompt", "completion", "advantages")}
+    return Responses(
+        step=trainer._generation,
+        first_update=trainer.state.global_step,
+        group_size=group,
+        prompts=log["prompt"],
+        completions=log["completion"],
+        rewards=rewards,
+        advantages=torch.tensor(log["advantages"], dtype=torch.float64),
+        references=reference.repeat_interleave(group),
+        labels=labels,
+        notes=notes,
+    )
+
+
+def plain_text(message: Any) -> str:
+    """A string as it is; a lone text message as its content; any other conversation as JSON."""
+    if isinstance(message, str):
+        return message
+    if isinstance(message, list) and len(message) == 1 and isinstance(message[0].get("content"), str):
+        return message[0]["content"]
+    return json.dumps(message, ensure_ascii=False, default=str)
