@@ -22,6 +22,8 @@ from rovrl.robust.location import SMALL_BLOCK, scale_source, whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
 
 Advantage = Callable[..., Tensor]
+Rewards = Tensor | Sequence[float | int | None] | np.ndarray
+"""A tensor, or a list or array of numbers in which None stands for a score that never came."""
 GroupIds = Sequence[Any] | np.ndarray | Tensor
 
 
@@ -54,7 +56,7 @@ class Explanation:
 
 @torch.no_grad()
 def explain(
-    rewards: Float[Tensor, " n"] | Sequence[float | None],
+    rewards: Rewards,
     group_ids: GroupIds,
     channel: RewardChannel,
     *,
@@ -75,7 +77,7 @@ def explain(
 
 
 def grouped_advantages(
-    rewards: Float[Tensor, " n"] | Sequence[float | None],
+    rewards: Rewards,
     group_ids: GroupIds,
     channel: RewardChannel,
     *,
@@ -90,7 +92,7 @@ def grouped_advantages(
 
 
 @torch.no_grad()
-def within_group_scale(rewards: Tensor | Sequence[float | None], group_ids: GroupIds, channel: RewardChannel) -> float:
+def within_group_scale(rewards: Rewards, group_ids: GroupIds, channel: RewardChannel) -> float:
     """The median over untied groups of the whole-group sandwich scale; 0 if no group has contrast.
 
     Tied groups say nothing about the scale of a difference: counting them as 0 would shrink it to nothing late in training.
@@ -101,7 +103,7 @@ def within_group_scale(rewards: Tensor | Sequence[float | None], group_ids: Grou
 
 
 def channel_for_step(
-    channel: RewardChannel, lagged: LaggedScale, rewards: Tensor | Sequence[float | None], group_ids: GroupIds
+    channel: RewardChannel, lagged: LaggedScale, rewards: Rewards, group_ids: GroupIds
 ) -> RewardChannel:
     """The settings for this step, with the scale of *earlier* steps in place of "lagged" and "adaptive".
 
@@ -127,7 +129,7 @@ def _has_small_blocks(values: Tensor, group_ids: GroupIds, channel: RewardChanne
 def _dense(name: str) -> Advantage:
     @torch.no_grad()
     def advantage(
-        rewards: Float[Tensor, "*batch group"],
+        rewards: Rewards,
         channel: RewardChannel,
         *,
         blocks: Blocks | None = None,
@@ -163,7 +165,7 @@ ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in METHODS}
 """Name -> function of (rewards [..., group], channel, *, blocks=None, generator=None) -> advantages of the same shape."""
 
 
-def as_rewards(rewards: Tensor | Sequence[float | None]) -> Tensor:
+def as_rewards(rewards: Rewards) -> Tensor:
     """Rewards as a floating-point tensor; None becomes NaN, integers and lists float64."""
     if isinstance(rewards, Tensor):
         return rewards.detach() if rewards.dtype.is_floating_point else rewards.double()

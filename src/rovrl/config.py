@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeVar
 
 ADAPTIVE = "adaptive"
+
+C = TypeVar("C", bound="_Channel")
 
 
 class _Channel:
     """What both channels share: building from a mapping with a clear refusal of unknown fields."""
 
     @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[C], settings: Mapping[str, Any]) -> C:
         """The channel with `settings` over its defaults; an unknown field is a ValueError that lists the known ones."""
         known = [f.name for f in fields(cls)]  # pyright: ignore[reportArgumentType]
         unknown = sorted(str(key) for key in settings if key not in known)

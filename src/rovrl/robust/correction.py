@@ -44,7 +44,7 @@ def thresholds(
     centers: Float[Tensor, "*batch block"],
     start: Float[Tensor, "*batch"],
     scale: Float[Tensor, "*batch"],
-    sizes: Float[Tensor, "*batch block"],
+    sizes: Float[Tensor, "*#batch block"],
     num_levels: int,
 ) -> Float[Tensor, "*batch block level"]:
     """u_bk = μ̃_b - μ̂_0 - ν̂ Δ_k/√n_b, the arguments of the step in eq:rovr. Gradient: autograd."""
@@ -56,7 +56,7 @@ def thresholds(
 def composite(
     steps: Float[Tensor, "*batch block level"],
     scale: Float[Tensor, "*batch"],
-    sizes: Float[Tensor, "*batch block"],
+    sizes: Float[Tensor, "*#batch block"],
     regularizer: float = 0.0,
 ) -> Float[Tensor, "*batch"]:
     """ν̂/(D_K W_B)·Σ_b Σ_k [J_bk - τ_k], what eq:rovr subtracts from the median; blocks of size 0 do not count.
@@ -89,7 +89,7 @@ def hard_correction(
     centers: Float[Tensor, "*batch block"],
     start: Float[Tensor, "*batch"],
     scale: Float[Tensor, "*batch"],
-    sizes: Float[Tensor, "*batch block"],
+    sizes: Float[Tensor, "*#batch block"],
     num_levels: int,
     tie_tolerance: float,
 ) -> Float[Tensor, "*batch"]:
@@ -102,7 +102,7 @@ def soft_correction(
     centers: Float[Tensor, "*batch block"],
     start: Float[Tensor, "*batch"],
     scale: Float[Tensor, "*batch"],
-    sizes: Float[Tensor, "*batch block"],
+    sizes: Float[Tensor, "*#batch block"],
     num_levels: int,
     temperature: float,
     regularizer: float = 0.0,

@@ -30,7 +30,7 @@ class Layout:
 
     index: Int[Tensor, "row block slot"]
     mask: Bool[Tensor, "row block slot"]
-    sizes: Float[Tensor, "row block"]
+    sizes: Int[Tensor, "row block"]
 
 
 def contiguous_layout(mask: Bool[Tensor, "row n"], num_blocks: int, min_block: int) -> Layout:
