@@ -17,12 +17,12 @@ COMMANDS: dict[str, tuple[str, str]] = {}
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status; a `RovrlError` is printed as its sentence, with status 2."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser, chosen = _parser(words)
-    args = parser.parse_args(words)
-    if chosen is None:
-        parser.print_help()
-        return 0 if not words else 2
     try:
+        parser, chosen = _parser(words)
+        args = parser.parse_args(words)
+        if chosen is None:
+            parser.print_help()
+            return 0
         return chosen.run(args)
     except RovrlError as error:
         print(f"rovrl: {error}", file=sys.stderr)
@@ -49,10 +49,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType |
             name, help=line, description=line, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name in words[:1]:
-            try:
-                chosen = importlib.import_module(module)
-            except RovrlError as error:
-                raise SystemExit(f"rovrl: {error}") from None
+            chosen = importlib.import_module(module)
             command.epilog = getattr(chosen, "EXAMPLE", None)
             chosen.add_arguments(command)
     return parser, chosen
