@@ -10,7 +10,10 @@ from types import ModuleType
 
 from rovrl.errors import RovrlError
 
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("rovrl.train.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
+    "eval": ("rovrl.evaluate.command", "a model on the paper's suites; compare two evaluations; check the scorer"),
+}
 """command -> (module, one line of help); the module is imported only when its command is called."""
 
 

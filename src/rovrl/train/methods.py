@@ -1,0 +1,64 @@
+"""What `--method` names: which channels are on, with which settings; the paper's placement ablation and its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rovrl.errors import RovrlError
+
+ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to turn rewards into advantages and log-ratios into weights."""
+
+    title: str
+    reward_channel: Mapping[str, Any] | None = None
+    ratio_channel: Mapping[str, Any] | None = None
+    advantage: str = "credit"
+    """What the reward channel computes: a name in `rovrl.ADVANTAGES` or `rovrl.baselines.ADVANTAGES`."""
+    weight: str = "soft_rovr"
+    """What the ratio channel computes: SoftRoVR, or a name in `rovrl.baselines.WEIGHTS`."""
+    clamp: bool = False
+    """Whether the rewards are clamped first: to the known range of `rule`, to a guessed one of `score`."""
+
+    def settings(self) -> dict[str, Any]:
+        """The method as fields of RoVRConfig."""
+        return {
+            "reward_channel": None if self.reward_channel is None else dict(self.reward_channel),
+            "ratio_channel": None if self.ratio_channel is None else dict(self.ratio_channel),
+            "advantage": self.advantage,
+            "weight": self.weight,
+        }
+
+
+METHODS: Mapping[str, Method] = {
+    "gspo": Method("GSPO"),
+    "rovr-adv": Method("RoVR-Adv", reward_channel={}),
+    "softrovr": Method("SoftRoVR", ratio_channel={}),
+    "rovr-gspo": Method("RoVR-GSPO", reward_channel={}, ratio_channel={}),
+    "rovr-gspo-adaptive": Method("RoVR-GSPO, adaptive", reward_channel=ADAPTIVE, ratio_channel={}),
+    "rovr-adv-adaptive": Method("RoVR-Adv, adaptive", reward_channel=ADAPTIVE),
+    "center": Method("center only", reward_channel={}, advantage="center"),
+    "loo": Method("leave-one-out credit", reward_channel={}, advantage="loo"),
+    "gspo-clamp": Method("GSPO, clamped rewards", clamp=True),
+    "rovr-gspo-clamp": Method("RoVR-GSPO, clamped rewards", reward_channel={}, ratio_channel={}, clamp=True),
+    "winsor": Method("winsorised rewards", reward_channel={}, advantage="winsor"),
+    "median-mad": Method("median and MAD", reward_channel={}, advantage="median_mad"),
+    "shortest-half": Method("shortest half", reward_channel={}, advantage="shortest_half"),
+    "rloo": Method("RLOO", reward_channel={}, advantage="rloo"),
+    "dr-grpo": Method("Dr. GRPO advantages", reward_channel={}, advantage="dr_grpo"),
+    "gmpo": Method("GMPO", ratio_channel={}, weight="gmpo"),
+}
+
+
+def chosen(names: str) -> list[str]:
+    """The methods of a comma-separated list, in its order and without repetition."""
+    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    unknown = [name for name in wanted if name not in METHODS]
+    if unknown or not wanted:
+        raise RovrlError(f"--method {names!r}: choose from {', '.join(METHODS)} (several: separated by commas)")
+    return wanted

@@ -1,0 +1,47 @@
+"""What the evidence sweep runs: each setting is a world with methods and seeds; the main table first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rovrl.train.job import SPIKES, Job
+
+ABLATION = ("gspo", "rovr-adv", "softrovr", "rovr-gspo", "rovr-gspo-adaptive")
+RIVALS = ("center", "gspo-clamp", "winsor", "median-mad")
+THREE = ("gspo", "rovr-gspo", "rovr-gspo-adaptive")
+
+
+class Setting(NamedTuple):
+    """A world in which methods are compared, with the methods and seeds run in it."""
+
+    name: str
+    title: str
+    methods: tuple[str, ...]
+    seeds: int
+    job: Job
+
+
+_BASE = Job(record=False, checkpoint_every=20)
+MAIN = (
+    Setting("spiked", "10 % spikes, score rewards", ABLATION, 5, _BASE.with_(contamination=(SPIKES,))),
+    Setting("clean", "clean score rewards", ABLATION, 5, _BASE.with_(contamination=())),
+)
+FURTHER = (
+    Setting("spiked", "10 % spikes, score rewards", RIVALS, 3, _BASE.with_(contamination=(SPIKES,))),
+    Setting(
+        "rule", "10 % spikes, 0/1 rewards", (THREE[0], "gspo-clamp", *THREE[1:]), 3,
+        _BASE.with_(reward="rule", contamination=(SPIKES,)),
+    ),
+    Setting("five", "5 % spikes, score rewards", THREE, 3, _BASE.with_(contamination=("spikes:rate=0.05,size=16",))),
+    Setting(
+        "upward", "10 % spikes upwards only, score rewards", THREE, 3,
+        _BASE.with_(contamination=("spikes:rate=0.1,size=16,sign=up",)),
+    ),
+    Setting(
+        "mismatch", "clean score rewards, responses from a bfloat16 copy", ("gspo", "softrovr", "rovr-gspo"), 3,
+        _BASE.with_(contamination=(), rollout="bfloat16"),
+    ),
+)  # fmt: skip
+SETTINGS: dict[str, list[Setting]] = {}
+for _setting in (*MAIN, *FURTHER):
+    SETTINGS.setdefault(_setting.name, []).append(_setting)
