@@ -52,6 +52,8 @@ def load(name: str, data: str | Path | None = None, limit: int | None = None) ->
     A name that is not in the catalog is a set of one's own: `task:file`, such as `math:problems.jsonl`.
     Rows without a gold answer are left out (two of MATH's 7,500 have none upstream).
     """
+    if limit is not None and limit < 1:
+        raise RovrlError(f"the limit must be at least 1, not {limit}")
     if name not in SETS:
         task, separator, file = name.partition(":")
         if not separator or task not in EXAMPLES:
@@ -95,13 +97,18 @@ def _rows(entry: DataSet, data: Path | None) -> tuple[list[Row], str]:
 
 def _examples(task: str, rows: list[Row], where: str) -> Iterator[Example]:
     make = EXAMPLES[task]
+    seen: set[str] = set()
     for number, row in enumerate(rows):
         try:
             made = make(row)
         except (KeyError, TypeError, IndexError) as error:
             raise RovrlError(f"{where}, row {number + 1}: {error.args[0] if error.args else error}") from None
-        if made is not None:
-            yield {"id": str(row.get("id") or row.get("unique_id") or f"{task}-{number}"), **made}
+        if made is None:
+            continue
+        name = str(row.get("id") or row.get("unique_id") or f"{task}-{number}")
+        name = f"{name}#{number}" if name in seen else name  # results are kept by id
+        seen.add(name)
+        yield {"id": name, **made}
 
 
 def _first(row: Row, *columns: str) -> str:

@@ -1,0 +1,1 @@
+"""Evaluation of a model on the paper's tasks: `rovrl eval`."""

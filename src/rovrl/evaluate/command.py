@@ -1,0 +1,136 @@
+"""`rovrl eval`: a model on the paper's suites, two evaluations compared, or the scorer checked on gold answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rovrl.errors import RovrlError
+from rovrl.evaluate import show
+from rovrl.evaluate.settings import Decoding
+from rovrl.tasks.catalog import SETS, load
+
+EXAMPLE = """\
+examples:
+  rovrl eval runs/rovr-gspo/final --suite math500,aime2025 --samples 8 --temperature 0.6
+  rovrl eval seed1/final seed2/final seed3/final --suite math500     three training runs of one method: mean and sd over them
+  rovrl eval Qwen/Qwen3-4B-Base --suite rlla_test --data rlla_4k     greedy tool calls, as in the paper
+  rovrl eval MODEL --suite math:my_problems.jsonl                    problems of your own (columns problem, answer)
+  rovrl eval --compare runs/eval/gspo runs/eval/rovr-gspo            paired differences with intervals
+  rovrl eval --check-gold data/math500.jsonl                         is every gold answer accepted, every other one refused?
+A killed evaluation goes on where it stopped when the command is repeated.
+suites: """ + ", ".join(SETS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `rovrl eval`."""
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help="directory or Hub name; several are runs of one method"
+    )
+    what = parser.add_argument_group("what")
+    what.add_argument("--suite", metavar="A,B", help="suites by name, or TASK:FILE for your own rows")
+    what.add_argument(
+        "--data", type=Path, metavar="DIR", help="local copies (SUITE.jsonl or .parquet) instead of the Hub"
+    )
+    what.add_argument("--limit", type=int, metavar="N", help="only the first N problems of each suite")
+    what.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"), help="pair two finished evaluations")
+    what.add_argument(
+        "--check-gold", nargs="+", type=Path, metavar="PATH", help="check the scorer on files of gold answers"
+    )
+    how = parser.add_argument_group("decoding (equal for every model that is to be compared)")
+    how.add_argument("--samples", type=int, default=1, metavar="K", help="responses per problem and run (default: 1)")
+    how.add_argument("--runs", type=int, default=1, metavar="N", help="independent repetitions (default: 1)")
+    how.add_argument("--temperature", type=float, help="default: 0 (greedy) for one response, else 1")
+    how.add_argument("--top-p", type=float, default=1.0, help="default: 1")
+    how.add_argument("--max-new-tokens", type=int, help="default: the task's limit (math 8192, others 1024)")
+    how.add_argument("--seed", type=int, default=0, help="default: 0")
+    how.add_argument(
+        "--chunk", type=int, default=8, metavar="N", help="problems generated and saved together (default: 8)"
+    )
+    run = parser.add_argument_group("running")
+    run.add_argument("--out", type=Path, metavar="DIR", help="default: runs/eval/<model's name>")
+    run.add_argument("--engine", choices=["auto", "transformers", "vllm"], default="auto", help="default: auto")
+    run.add_argument("--batch-size", type=int, default=16, metavar="N", help="sequences per forward pass (default: 16)")
+    run.add_argument("--device", default="auto", help="cpu, cuda, ... (default: auto)")
+    run.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what the arguments ask for."""
+    if args.compare:
+        return _compare(args)
+    if args.check_gold:
+        return _check_gold(args)
+    if not args.models or not args.suite:
+        raise RovrlError(
+            "give a MODEL and --suite NAME (or --compare A B, or --check-gold PATH); `rovrl eval --help` has examples"
+        )
+    return _evaluate(args)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    from rovrl.evaluate import engine
+    from rovrl.evaluate.run import evaluate
+
+    decoding = _decoding(args)
+    names = [name.strip() for name in args.suite.split(",") if name.strip()]
+    suites = {name: load(name, args.data, args.limit) for name in names}
+    out = args.out or Path("runs/eval") / Path(args.models[0]).name
+    opened = engine.choose(args.engine)
+    total = sum(map(len, suites.values())) * decoding.samples * max(decoding.runs, len(args.models))
+    try:
+        with show.progress("responses", total) as advance:
+            results = evaluate(
+                args.models,
+                suites,
+                decoding,
+                out,
+                open_engine=lambda model: opened(model, batch=args.batch_size, device=args.device),
+                on_unit=lambda suite, count: advance(count),
+            )
+    except ValueError as error:
+        raise RovrlError(str(error)) from None
+    _print(args, results, show.results_table)
+    print(f"every response and results.json are in {out}", file=sys.stderr)
+    return 0
+
+
+def _decoding(args: argparse.Namespace) -> Decoding:
+    temperature = args.temperature
+    if temperature is None:
+        temperature = 0.0 if args.samples * args.runs == 1 else 1.0
+    try:
+        return Decoding(args.samples, args.runs, temperature, args.top_p, args.max_new_tokens, args.seed, args.chunk)
+    except ValueError as error:
+        raise RovrlError(str(error)) from None
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from rovrl.evaluate.compare import compare
+
+    _print(args, compare(*args.compare), show.comparison_table)
+    return 0
+
+
+def _check_gold(args: argparse.Namespace) -> int:
+    from rovrl.evaluate.gold import check
+
+    files = [file for path in args.check_gold for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    found = {}
+    for file in files:
+        with show.progress(file.name, None) as advance:
+            found[str(file)] = check(file, advance)
+        if not args.json:
+            show.gold_table(str(file), found[str(file)])
+    if args.json:
+        print(json.dumps(found, indent=2))
+    return 0
+
+
+def _print(args: argparse.Namespace, results: dict, table) -> None:
+    if args.json:
+        print(json.dumps(results, indent=2))
+    else:
+        table(results)

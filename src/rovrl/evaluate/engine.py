@@ -1,0 +1,138 @@
+"""Responses from a model: transformers everywhere, vLLM where it is installed with a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from rovrl.errors import RovrlError, require
+from rovrl.evaluate.settings import Decoding
+
+Chat = list[dict[str, str]]
+
+
+class Response(NamedTuple):
+    """A response's text, its length in tokens, and whether it ended by itself."""
+
+    text: str
+    tokens: int
+    finished: bool
+
+
+class Engine(Protocol):
+    """Draws one response to each prompt."""
+
+    def generate(self, prompts: Sequence[Chat], decoding: Decoding, limit: int, seed: int) -> list[Response]:
+        """Responses in the order of the prompts; the same seed gives the same responses."""
+        ...
+
+
+class TransformersEngine:
+    """`model.generate`, `batch` prompts at a time, padded on the left."""
+
+    def __init__(self, model: str, *, batch: int = 16, device: str = "auto"):
+        self.batch = batch
+        self.tokenizer, self.model = load_causal(model, device)
+
+    def generate(self, prompts: Sequence[Chat], decoding: Decoding, limit: int, seed: int) -> list[Response]:
+        """Responses in the order of the prompts; the random state of the caller is left as it was."""
+        texts = [as_prompt(self.tokenizer, prompt) for prompt in prompts]
+        devices = [self.model.device] if self.model.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), torch.no_grad():
+            torch.manual_seed(seed)
+            starts = range(0, len(texts), self.batch)
+            return [r for start in starts for r in self._batch(texts[start : start + self.batch], decoding, limit)]
+
+    def _batch(self, texts: list[str], decoding: Decoding, limit: int) -> list[Response]:
+        words = self.tokenizer(texts, padding=True, return_tensors="pt", add_special_tokens=False).to(self.model.device)
+        ends = _end_tokens(self.tokenizer, self.model)
+        sampling: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        if decoding.temperature > 0:
+            sampling = {"do_sample": True, "temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": 0}
+        output = self.model.generate(
+            input_ids=words["input_ids"],
+            attention_mask=words["attention_mask"],
+            max_new_tokens=limit,
+            pad_token_id=self.tokenizer.pad_token_id,
+            eos_token_id=ends,
+            **sampling,
+        )
+        return [self._response(row, ends) for row in output[:, words["input_ids"].shape[1] :].tolist()]
+
+    def _response(self, tokens: list[int], ends: list[int]) -> Response:
+        stop = next((place for place, token in enumerate(tokens) if token in ends), None)
+        length = len(tokens) if stop is None else stop + 1
+        text = self.tokenizer.decode(tokens[:length], skip_special_tokens=True)
+        return Response(text, length, stop is not None)
+
+
+class VllmEngine:
+    """vLLM's offline engine; every request has its own seed, so batches do not decide the random numbers."""
+
+    def __init__(self, model: str, *, batch: int = 0, device: str = "auto"):
+        vllm = require("vllm", extra="vllm")
+        self._parameters = vllm.SamplingParams
+        try:
+            self.model = vllm.LLM(model=model, tensor_parallel_size=max(torch.cuda.device_count(), 1))
+        except (OSError, ValueError) as error:
+            raise _missing(model, error) from None
+        self.tokenizer = self.model.get_tokenizer()
+
+    def generate(self, prompts: Sequence[Chat], decoding: Decoding, limit: int, seed: int) -> list[Response]:
+        """Responses in the order of the prompts."""
+        parameters = [
+            self._parameters(
+                temperature=decoding.temperature, top_p=decoding.top_p, max_tokens=limit, seed=seed + place
+            )
+            for place in range(len(prompts))
+        ]
+        texts = [as_prompt(self.tokenizer, prompt) for prompt in prompts]
+        outputs = [request.outputs[0] for request in self.model.generate(texts, parameters, use_tqdm=False)]
+        return [Response(o.text, len(o.token_ids), o.finish_reason == "stop") for o in outputs]
+
+
+ENGINES: dict[str, Callable[..., Engine]] = {"transformers": TransformersEngine, "vllm": VllmEngine}
+
+
+def choose(name: str) -> Callable[..., Engine]:
+    """The engine called `name`; "auto" is vLLM if it is installed and a GPU is there, else transformers."""
+    if name == "auto":
+        name = "vllm" if importlib.util.find_spec("vllm") and torch.cuda.is_available() else "transformers"
+    return ENGINES[name]
+
+
+def load_causal(model: str, device: str) -> tuple[Any, Any]:
+    """Tokenizer (padding on the left) and model, ready to generate."""
+    transformers = require("transformers", extra="train")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model, padding_side="left")
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(model, dtype="auto")
+    except (OSError, ValueError) as error:
+        raise _missing(model, error) from None
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    return tokenizer, loaded.to(where).eval()
+
+
+def as_prompt(tokenizer: Any, chat: Chat) -> str:
+    """The text the model continues: by its chat template, or without one the messages' texts, each on its own."""
+    if getattr(tokenizer, "chat_template", None):
+        return tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    return "\n\n".join(message["content"] for message in chat) + "\n\n"
+
+
+def _end_tokens(tokenizer: Any, model: Any) -> list[int]:
+    configured = model.generation_config.eos_token_id
+    ends = configured if isinstance(configured, list) else [configured]
+    return sorted({token for token in [*ends, tokenizer.eos_token_id] if token is not None})
+
+
+def _missing(model: str, error: Exception) -> RovrlError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return RovrlError(
+        f"the model {model!r} could not be loaded ({reason}): give a directory that holds it, or its Hub name with a network"
+    )

@@ -1,0 +1,113 @@
+"""Runs an evaluation: for each suite and run, chunk by chunk: generate, measure, keep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rovrl.evaluate.engine import Engine
+from rovrl.evaluate.measure import BINARY, MEASURES
+from rovrl.evaluate.settings import Decoding, fingerprint, task_of
+from rovrl.evaluate.statistics import summarize
+from rovrl.evaluate.store import Record, Store, values
+from rovrl.tasks.catalog import Example
+
+Unit = tuple[int, int]
+"""(run, chunk of problems)"""
+
+
+def evaluate(
+    models: Sequence[str],
+    suites: dict[str, list[Example]],
+    decoding: Decoding,
+    out: Path,
+    *,
+    open_engine: Callable[[str], Engine],
+    on_unit: Callable[[str, int], object] = lambda suite, responses: None,
+) -> dict[str, Any]:
+    """The results of all suites, also written to `out/results.json`.
+
+    One model is evaluated `decoding.runs` times; several models are independent runs of one method, one each. `on_unit` is
+    told how many responses of a suite became final. A model is loaded only if it has something left to do.
+    """
+    if len(models) > 1 and decoding.runs > 1:
+        raise ValueError(f"{len(models)} models are {len(models)} runs already: leave runs at 1, not {decoding.runs}")
+    settings = {
+        "models": list(models),
+        "decoding": decoding.to_dict(),
+        "data": {suite: fingerprint(examples) for suite, examples in suites.items()},
+    }
+    store = Store(out, settings)
+    engines = _Engines(models, open_engine)
+    runs = len(models) if len(models) > 1 else decoding.runs
+    results: dict[str, Any] = {"settings": settings, "suites": {}}
+    for suite, examples in suites.items():
+        done = store.finished(suite, decoding.chunk, len(examples), decoding.samples)
+        units = [(run, unit) for run in range(runs) for unit in range(-(-len(examples) // decoding.chunk))]
+        for key in units:
+            if key not in done:
+                done[key] = _unit(engines.of(key[0]), suite, examples, decoding, key)
+                store.append(suite, done[key])
+            on_unit(suite, len(done[key]))
+        records = [record for key in units for record in done[key]]
+        results["suites"][suite] = _summary(suite, records)
+        store.write_results(results)
+    return results
+
+
+def _unit(engine: Engine, suite: str, examples: list[Example], decoding: Decoding, key: Unit) -> list[Record]:
+    run, unit = key
+    chosen = examples[unit * decoding.chunk : (unit + 1) * decoding.chunk]
+    asked = [example for example in chosen for _ in range(decoding.samples)]
+    started = time.perf_counter()
+    responses = engine.generate(
+        [example["prompt"] for example in asked],
+        decoding,
+        decoding.limit(task_of(suite)),
+        decoding.seed_of(suite, run, unit),
+    )
+    metrics = MEASURES[task_of(suite)](asked, [response.text for response in responses])
+    seconds = (time.perf_counter() - started) / max(len(asked), 1)
+    return [
+        {
+            "problem": example["id"],
+            "run": run,
+            "unit": unit,
+            "sample": place % decoding.samples,
+            "metrics": numbers,
+            "completion": response.text,
+            "tokens": response.tokens,
+            "finished": response.finished,
+            "seconds": round(seconds, 4),
+        }
+        for place, (example, response, numbers) in enumerate(zip(asked, responses, metrics, strict=True))
+    ]
+
+
+def _summary(suite: str, records: list[Record]) -> dict[str, Any]:
+    names = list(records[0]["metrics"])
+    return {
+        "task": task_of(suite),
+        "problems": len({record["problem"] for record in records}),
+        "responses": len(records),
+        "cut_off": sum(not record["finished"] for record in records) / len(records),
+        "mean_tokens": sum(record["tokens"] for record in records) / len(records),
+        "metrics": {name: summarize(values(records, name)[1], binary=name in BINARY) for name in names},
+    }
+
+
+class _Engines:
+    """The engine of a run, opened when needed; one model is in memory at a time."""
+
+    def __init__(self, models: Sequence[str], open_engine: Callable[[str], Engine]):
+        self._models, self._open = models, open_engine
+        self._current: tuple[str, Engine] | None = None
+
+    def of(self, run: int) -> Engine:
+        name = self._models[run] if len(self._models) > 1 else self._models[0]
+        if self._current is None or self._current[0] != name:
+            self._current = None  # let go of the previous model before loading the next
+            self._current = (name, self._open(name))
+        return self._current[1]
