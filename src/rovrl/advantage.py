@@ -223,9 +223,11 @@ def _explain(
         buckets = list(_buckets(finite, group, num_groups))
     partitions = {m: _blocks_for(m, dense, blocks, channel, generator, method) for m, _, _ in buckets}
     if any(needs_scale(channel, chosen) for chosen, _ in partitions.values()):
-        resolved = resolve(channel, _pooled(x, buckets, channel))
+        pooled = _pooled(x, buckets, channel)
+        resolved = resolve(channel, pooled)
+        settings = {m: resolve(channel, pooled, chosen) for m, (chosen, _) in partitions.items()}
     else:
-        resolved = channel
+        resolved, settings = channel, dict.fromkeys(partitions, channel)
 
     per_group = {name: x.new_zeros(num_groups) for name in ("mean", "reference", "scale", "nu")}
     fallback = torch.zeros(num_groups, dtype=torch.bool, device=x.device)
@@ -234,7 +236,7 @@ def _explain(
     for m, groups, index in buckets:
         rewards = x[index]
         chosen, fell_back = partitions[m]
-        result = _apply(method, rewards, chosen, resolved)
+        result = _apply(method, rewards, chosen, settings[m])
         flat = rewards.amin(-1) == rewards.amax(-1)
         advantages[index] = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
         per_group["mean"][groups] = (rewards / m).sum(-1)

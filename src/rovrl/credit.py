@@ -128,14 +128,17 @@ def needs_scale(channel: RewardChannel, blocks: Blocks) -> bool:
     return ADAPTIVE in (channel.credit_bound, channel.credit_floor) or scale_source(blocks, channel) == "lagged"
 
 
-def resolve(channel: RewardChannel, scale: float) -> RewardChannel:
-    """The channel with numbers for what depends on the within-group scale: the "lagged" and "adaptive" fields."""
+def resolve(channel: RewardChannel, scale: float, blocks: Blocks | None = None) -> RewardChannel:
+    """The channel with numbers for what depends on the within-group scale: the "lagged" and "adaptive" fields.
+
+    Given the blocks, an "auto" scale source that means "lagged" for them becomes a number as well.
+    """
     changes: dict[str, float] = {}
     if channel.credit_bound == ADAPTIVE:
         changes["credit_bound"] = max(ADAPTIVE_BOUND * scale, ADAPTIVE_LEAST)
     if channel.credit_floor == ADAPTIVE:
         changes["credit_floor"] = max(ADAPTIVE_FLOOR * scale, ADAPTIVE_LEAST)
-    if channel.scale_source == "lagged":
+    if channel.scale_source == "lagged" or (blocks is not None and scale_source(blocks, channel) == "lagged"):
         changes["scale_source"] = max(scale, channel.scale_floor)
     return replace(channel, **changes) if changes else channel
 

@@ -41,7 +41,8 @@ def vrmom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) 
     values, mask = blocks.gather(x)
     means = _block_means(x, blocks)
     keep = mask.to(x.dtype)
-    variance = ((values - means.unsqueeze(-1)) ** 2 * keep).sum(-1) / keep.sum(-1)
+    square = torch.where(mask, (values - means.unsqueeze(-1)) ** 2, 0.0)  # not times the mask: the square may overflow
+    variance = square.sum(-1) / keep.sum(-1)
     scale = pooled_scale(variance.sqrt(), channel.scale_floor, channel.scale_cap)
     return _corrected(means, scale, blocks, channel)
 
@@ -99,15 +100,15 @@ def scale(
 ) -> Float[Tensor, "*batch"]:
     """ν̂ by `channel.scale_source`: the pooled block sandwich scale eq:robust_sandwich_scale, a pilot number, or lagged.
 
-    This function knows no earlier steps: for "lagged" it takes the batch's own pooled value, the median over rows of the
-    whole-row sandwich scale.
+    This function knows no earlier steps: for "lagged" it takes the batch's own pooled value, the median over the rows
+    that are not constant of the whole-row sandwich scale.
     """
     source = scale_source(blocks, channel)
     if source == "local":
         values, mask = blocks.gather(x)
         local = sandwich_scale(values, centers, channel.score_width, mask.expand(values.shape), channel.curvature_floor)
         return pooled_scale(local, channel.scale_floor, channel.scale_cap)
-    number = channel.scale_source if source == "pilot" else median_of(whole_scale(x, channel).flatten())
+    number = channel.scale_source if source == "pilot" else pooled_whole_scale(x, channel)
     return torch.full_like(centers[..., 0], float(number)).clamp(channel.scale_floor, channel.scale_cap)
 
 
@@ -127,6 +128,15 @@ def whole_scale(x: Float[Tensor, "*batch n"], channel: RewardChannel) -> Float[T
     center = m_root(x, channel.score_width)
     every = torch.ones_like(x, dtype=torch.bool)
     return sandwich_scale(x, center, channel.score_width, every, channel.curvature_floor)
+
+
+def pooled_whole_scale(x: Float[Tensor, "*batch n"], channel: RewardChannel) -> float:
+    """The median of `whole_scale` over the rows that are not constant; 0 if all are.
+
+    Constant rows say nothing about the scale of a difference: counting them as 0 would shrink it to nothing late in training.
+    """
+    scales = whole_scale(x, channel)
+    return median_of(scales[scales > 0])
 
 
 def _block_means(x: Tensor, blocks: Blocks) -> Tensor:
