@@ -47,6 +47,8 @@ def contrast(advantages: Float[Tensor, "*batch group"], keep: Bool[Tensor, "*bat
     """
     if keep.dtype != torch.bool:
         raise ValueError(f"keep must be a bool mask (True = clean), not {keep.dtype}")
+    if keep.ndim > advantages.ndim or keep.shape[-1:] != advantages.shape[-1:]:
+        raise ValueError(f"keep must fit advantages, {tuple(advantages.shape)}, not {tuple(keep.shape)}")
     keep = keep.expand(advantages.shape)
     count = keep.sum(-1)
     mean = (torch.where(keep, advantages, 0.0)).sum(-1) / count.clamp(min=1)

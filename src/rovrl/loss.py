@@ -27,7 +27,7 @@ def clipped_objective(
 
     Gradient: eq:clipping_branch_derivative through log_weight, none through the advantage.
     """
-    _check_band(clip_low, clip_high)
+    _check(log_weight, advantage, clip_low, clip_high)
     q = sequence_weight(log_weight)
     advantage = advantage.detach()
     return torch.minimum(q * advantage, q.clamp(1 - clip_low, 1 + clip_high) * advantage)
@@ -40,14 +40,20 @@ def clip_branch(
     clip_high: float = CLIP_HIGH,
 ) -> Int[Tensor, "*seq"]:
     """+1 upper-clipped (A > 0, q > u), -1 lower-clipped (A < 0, q < l), 0 active: eq:clipping_branch_derivative."""
-    _check_band(clip_low, clip_high)
+    _check(log_weight, advantage, clip_low, clip_high)
     q = sequence_weight(log_weight.detach())
     upper = (advantage > 0) & (q > 1 + clip_high)
     lower = (advantage < 0) & (q < 1 - clip_low)
     return upper.to(torch.int64) - lower.to(torch.int64)
 
 
-def _check_band(clip_low: float, clip_high: float) -> None:
+def _check(log_weight: Tensor, advantage: Tensor, clip_low: float, clip_high: float) -> None:
+    try:
+        torch.broadcast_shapes(log_weight.shape, advantage.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"advantage must have the shape of log_weight, {tuple(log_weight.shape)}, not {tuple(advantage.shape)}"
+        ) from None
     if not 0 <= clip_low < 1:
         raise ValueError(f"clip_low must be in [0, 1), not {clip_low!r}")
     if not clip_high >= 0:

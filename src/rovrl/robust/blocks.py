@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import index
 
 import torch
 from torch import Tensor
@@ -37,7 +38,10 @@ class Blocks:
     @classmethod
     def of(cls, members: Iterable[Sequence[int]]) -> Blocks:
         """The given blocks; they must hold 0 .. n-1, each once."""
-        blocks = tuple(tuple(int(i) for i in block) for block in members)
+        try:
+            blocks = tuple(tuple(index(i) for i in block) for block in members)
+        except TypeError:
+            raise ValueError(f"blocks must be lists of whole numbers, not {members!r}") from None
         flat = sorted(i for block in blocks for i in block)
         if not blocks or any(not block for block in blocks) or flat != list(range(len(flat))):
             raise ValueError(f"blocks must be non-empty lists that hold 0 .. n-1, each number once, not {list(blocks)}")

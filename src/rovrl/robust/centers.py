@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -21,17 +23,24 @@ def m_center(
     Gradient: implicit, ∂u/∂x_i = ψ'(x_i - u)/Σ_j ψ'(x_j - u), which sums to one; first order only (a second derivative
     is refused). None with respect to score_width.
     """
-    if isinstance(score_width, int | float) and not score_width > 0:
-        raise ValueError(f"score_width must be a positive number, not {score_width!r}")
+    if isinstance(score_width, int | float) and not 0 < score_width < math.inf:
+        raise ValueError(f"score_width must be a finite positive number, not {score_width!r}")
     x = as_working(x)
     if x.ndim == 0:
         raise ValueError("x must have at least one axis, not a single number")
     if mask is None:
         mask = torch.ones_like(x, dtype=torch.bool)
     elif mask.shape != x.shape:
-        mask = mask.expand(x.shape)
+        mask = _fitting(mask, x)
     width = torch.as_tensor(score_width, dtype=x.dtype, device=x.device).expand(x.shape[:-1])
     return _MCenter.apply(x, width, mask.bool())  # pyright: ignore[reportReturnType]
+
+
+def _fitting(mask: Tensor, x: Tensor) -> Tensor:
+    try:
+        return mask.expand(x.shape)
+    except RuntimeError:
+        raise ValueError(f"mask must have the shape of x, {tuple(x.shape)}, not {tuple(mask.shape)}") from None
 
 
 def smooth_median(

@@ -21,6 +21,8 @@ def m_root(
     done when its score is at rounding level or its bracket has closed. Empty rows give 0, one element gives itself,
     a row with a non-finite entry gives NaN. Finite for every finite input, also where x_i - u overflows.
     """
+    if x.shape[-1] == 0:
+        return x.new_zeros(x.shape[:-1])
     x, mask, good = _prepare(x, mask)
     limit = torch.finfo(x.dtype).max / 8
     shrink = torch.where(x.abs().amax(-1) > limit, 0.125, 1.0).to(x.dtype)  # exact: a power of two
