@@ -1,0 +1,230 @@
+"""The contract with TRL: its own loss with the sequence mean swapped for ours gives the loss and gradient we train on.
+
+The oracle is the installed TRL's source of `_compute_loss`, with one statement replaced. A TRL that computes its weight
+elsewhere has no such statement, and one that uses the log-probabilities in a new way disagrees: both fail here.
+"""
+
+import inspect
+import textwrap
+import types
+
+import pytest
+import tiny
+import torch
+import trl.trainer.grpo_trainer as trl_module
+
+from rovrl.integrations.trl import WEIGHTS, RoVRTrainer
+from rovrl.weight import gspo_mean
+
+MEAN = "log_importance_weights = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)"
+OURS = "log_importance_weights = robust_log_weight(self, log_ratio, mask)"
+TOLERANCE = 5e-6  # float32: the log-probabilities (about 4) plus the shift are rounded to 2e-7, the weight moves by about 0.02
+
+CASES = {
+    "grpo": {},
+    "bnpo": {"loss_type": "bnpo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "dapo": {"loss_type": "dapo"},
+    "luspo": {"loss_type": "luspo"},
+    "sapo": {"loss_type": "sapo"},
+    "kl": {"beta": 0.5},
+    "kl_uncorrected": {"beta": 0.5, "use_bias_correction_kl": False},
+    "two_sided_clip": {"delta": 1.05},
+    "off_policy_mask": {"off_policy_mask_threshold": 0.02},
+    "entropy": {"entropy_coef": 0.01, "top_entropy_quantile": 0.5},
+    "everything": {"loss_type": "dapo", "beta": 0.5, "delta": 1.05, "off_policy_mask_threshold": 0.02, "entropy_coef": 0.01},
+    "unrolled": {"ratio_channel": {"gradient": "unrolled"}},
+    "robust_units": {"ratio_channel": {"units": "robust"}, "beta": 0.5},
+    "gmpo": {"weight": "gmpo", "beta": 0.5},
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tiny.saved(tmp_path_factory.mktemp("contract"))
+
+
+def oracle():
+    source = textwrap.dedent(inspect.getsource(trl_module.GRPOTrainer._compute_loss))
+    assert source.count(MEAN) == 1, "TRL computes its sequence weight in another way: read _compute_loss again"
+
+    def robust_log_weight(trainer, log_ratio, mask):
+        return WEIGHTS[trainer.args.weight](log_ratio, mask.bool(), trainer.ratio_channel)
+
+    names = {**vars(trl_module), "robust_log_weight": robust_log_weight}
+    exec(source.replace(MEAN, OURS), names)
+    return names["_compute_loss"]
+
+
+def make(path, directory, kind=RoVRTrainer, **changes):
+    made = tiny.trainer(directory, start=path, kind=kind, epsilon=0.03, epsilon_high=0.04, **changes)
+    made.model.train()
+    made.current_gradient_accumulation_steps = 2
+    return made
+
+
+def batch(trainer, generator, on_policy=False, tools=False, truncated=False, size=16, tokens=24):
+    """What TRL hands to its loss: log-ratios with a spike each, so that SoftRoVR and the mean are far apart."""
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    def ids(width):
+        return torch.randint(3, 60, (size, width), generator=generator)
+
+    lengths = torch.randint(12, tokens + 1, (size, 1), generator=generator)
+    mask = (torch.arange(tokens) < lengths).long()
+    if truncated:
+        mask[::3] = 0
+    prompt = ids(5)
+    made = {
+        "prompt_ids": prompt,
+        "prompt_mask": torch.ones_like(prompt),
+        "completion_ids": ids(tokens) * mask,
+        "completion_mask": mask,
+        "advantages": normal(size),
+        "num_items_in_batch": mask.sum(),
+    }
+    if tools:
+        made["tool_mask"] = (torch.rand(size, tokens, generator=generator) < 0.7).long()
+    with torch.no_grad():
+        whole = torch.cat([prompt, made["completion_ids"]], 1)
+        seen = torch.cat([made["prompt_mask"], mask], 1)
+        now = trainer._get_per_token_logps_and_entropies(trainer.model, whole, seen, tokens)[0]
+    place = (torch.rand(size, 1, generator=generator) * lengths).long()
+    spike = torch.zeros(size, tokens).scatter(1, place, normal(size, 1).sign())
+    if not on_policy:
+        made["old_per_token_logps"] = now + 0.01 * normal(size, tokens) + spike
+    if trainer.beta:
+        made["ref_per_token_logps"] = now + 0.1 * normal(size, tokens)
+    return made
+
+
+def outcome(trainer, compute, inputs):
+    """The loss, the gradient of all parameters as one vector, and TRL's own metrics."""
+    trainer.model.zero_grad()
+    trainer._metrics["train"].clear()
+    trainer._entropy_window_stats = None
+    loss = compute(trainer.model, dict(inputs))
+    loss.backward()
+    gradient = torch.cat([p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None])
+    metrics = {k: v[-1] for k, v in trainer._metrics["train"].items() if not k.startswith("rovr/")}
+    return loss.item(), gradient, metrics
+
+
+def distance(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+def compare(trainer, inputs):
+    """(relative gradient error against the oracle, that of plain GSPO), after checking loss and metrics."""
+    loss, gradient, metrics = outcome(trainer, trainer._compute_loss, inputs)
+    expected_loss, expected, expected_metrics = outcome(trainer, types.MethodType(oracle(), trainer), inputs)
+    plain = outcome(trainer, lambda model, x: trl_module.GRPOTrainer._compute_loss(trainer, model, x), inputs)[1]
+    assert loss == pytest.approx(expected_loss, rel=TOLERANCE, abs=TOLERANCE)
+    assert metrics == pytest.approx(expected_metrics, rel=1e-4, abs=1e-5, nan_ok=True)
+    return distance(gradient, expected), distance(plain, expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loss_and_gradient_are_those_of_trl_with_its_mean_swapped(name, path, tmp_path, generator):
+    trainer = make(path, tmp_path, **CASES[name])
+    error, plain = compare(trainer, batch(trainer, generator))
+    assert error < TOLERANCE
+    assert plain > 0.01  # the swap matters here: the comparison could have failed
+
+
+@pytest.mark.parametrize("shape", [{"tools": True}, {"truncated": True}, {"tools": True, "truncated": True}])
+def test_tool_masks_and_fully_masked_responses_keep_the_contract(shape, path, tmp_path, generator):
+    trainer = make(path, tmp_path, beta=0.5)
+    error, plain = compare(trainer, batch(trainer, generator, **shape))
+    assert error < TOLERANCE
+    assert plain > 0.01
+
+
+@pytest.mark.parametrize("changes", [{}, {"beta": 0.5}, {"off_policy_mask_threshold": 0.02}])
+def test_on_policy_the_contract_holds_and_the_weight_is_one(changes, path, tmp_path, generator):
+    trainer = make(path, tmp_path, **changes)
+    inputs = batch(trainer, generator, on_policy=True)
+    error, _ = compare(trainer, inputs)
+    assert error < TOLERANCE
+    assert trainer._metrics["train"]["clip_ratio/region_mean"][-1] == 0.0
+
+
+def test_importance_ratios_of_another_sampler_multiply_as_in_trl(path, tmp_path, generator):
+    trainer = make(path, tmp_path, beta=0.5)
+    inputs = batch(trainer, generator)
+    trainer.use_vllm = trainer.vllm_importance_sampling_correction = True  # as TRL sets them; the ratios are given here
+    inputs["importance_sampling_ratio"] = torch.rand(16, 1, generator=generator) + 0.5
+    error, plain = compare(trainer, inputs)
+    assert error < TOLERANCE
+    assert plain > 0.01
+
+
+def test_the_inputs_are_left_as_they_were_so_that_they_can_be_used_again(path, tmp_path, generator):
+    trainer = make(path, tmp_path, beta=0.5, off_policy_mask_threshold=0.02)
+    inputs = batch(trainer, generator)
+    before = {name: value.clone() for name, value in inputs.items()}
+    first = trainer._compute_loss(trainer.model, inputs)
+    assert inputs.keys() == before.keys()
+    assert all(torch.equal(inputs[name], before[name]) for name in before)
+    assert trainer._compute_loss(trainer.model, inputs).item() == first.item()
+
+
+class ForgetsToFollow(RoVRTrainer):
+    """Shifts the policy's log-probabilities and nothing else: the mistake that the two controls below must see."""
+
+    def _recentred(self, log_probs, batch):
+        return super()._recentred(log_probs, dict(batch))
+
+
+@pytest.mark.parametrize("changes", [{"beta": 0.5}, {"off_policy_mask_threshold": 0.02}])
+def test_negative_control_without_following_the_shift_the_contract_breaks(changes, path, tmp_path, generator):
+    trainer = make(path, tmp_path, kind=ForgetsToFollow, **changes)
+    inputs = batch(trainer, generator)
+    gradient = outcome(trainer, trainer._compute_loss, inputs)[1]
+    expected = outcome(trainer, types.MethodType(oracle(), trainer), inputs)[1]
+    assert distance(gradient, expected) > 100 * TOLERANCE
+
+
+def test_negative_control_a_detached_shift_is_the_value_but_not_the_gradient(path, tmp_path, generator):
+    class Detached(RoVRTrainer):
+        def _recentred(self, log_probs, batch):
+            shifted = super()._recentred(log_probs, batch)
+            return log_probs + (shifted - log_probs).detach()
+
+    trainer = make(path, tmp_path, kind=Detached)
+    inputs = batch(trainer, generator)
+    loss, gradient, _ = outcome(trainer, trainer._compute_loss, inputs)
+    expected_loss, expected, _ = outcome(trainer, types.MethodType(oracle(), trainer), inputs)
+    assert loss == pytest.approx(expected_loss, rel=TOLERANCE)
+    assert distance(gradient, expected) > 100 * TOLERANCE
+
+
+def test_a_weight_too_large_for_exp_stays_finite(path, tmp_path, generator):
+    trainer = make(path, tmp_path)
+    inputs = batch(trainer, generator)
+    inputs["old_per_token_logps"] = inputs["old_per_token_logps"] - 200.0
+    inputs["advantages"] = -inputs["advantages"].abs()
+    loss, gradient, _ = outcome(trainer, trainer._compute_loss, inputs)
+    assert loss > 1e6  # unclipped for a negative advantage
+    assert gradient.norm() < 1e-6 * loss  # none beyond the clamp of the exponent, up to float32 rounding
+
+
+def test_switched_off_the_ratio_channel_leaves_trl_alone(path, tmp_path, generator):
+    trainer = make(path, tmp_path, ratio_channel=None, beta=0.5)
+    inputs = batch(trainer, generator)
+    ours = outcome(trainer, trainer._compute_loss, inputs)
+    theirs = outcome(trainer, lambda model, x: trl_module.GRPOTrainer._compute_loss(trainer, model, x), inputs)
+    assert ours[0] == theirs[0]
+    assert torch.equal(ours[1], theirs[1])
+
+
+def test_the_mean_as_ratio_channel_is_gspo(path, tmp_path, generator):
+    trainer = make(path, tmp_path, weight="gspo", beta=0.5)
+    inputs = batch(trainer, generator)
+    ours = outcome(trainer, trainer._compute_loss, inputs)
+    theirs = outcome(trainer, lambda model, x: trl_module.GRPOTrainer._compute_loss(trainer, model, x), inputs)
+    assert distance(ours[1], theirs[1]) < TOLERANCE
+    mask = inputs["completion_mask"].bool()
+    assert WEIGHTS["gspo"](inputs["old_per_token_logps"], mask, None).equal(gspo_mean(inputs["old_per_token_logps"], mask))
