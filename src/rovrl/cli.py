@@ -12,6 +12,7 @@ from rovrl.errors import RovrlError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("rovrl.train.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
+    "audit": ("rovrl.audit.cli", "what did the group statistics do to my run? Offline, on saved rollouts"),
     "eval": ("rovrl.evaluate.command", "a model on the paper's suites; compare two evaluations; check the scorer"),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""

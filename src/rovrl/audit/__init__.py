@@ -1,1 +1,11 @@
-"""."""
+"""Offline audit of saved rollouts: what did the group statistics do to this run?
+
+    result = rovrl.audit.audit("outputs/run")
+    print(result.show())
+    result.write("outputs/run/audit")        # audit.html and audit.json
+"""
+
+from rovrl.audit.result import AuditResult
+from rovrl.audit.rows import Columns
+from rovrl.audit.run import audit
+

@@ -1,0 +1,146 @@
+"""Faults that leave a mark on a run as a whole: a stuck grader, repeated groups, groups that are none, a scale that jumps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.rollouts import Rollouts
+from rovrl.audit.statistics import GroupTable, step_medians
+
+CHANCE = 1e-4
+"""Expected number of such stretches in a healthy run below which a stretch of equal tied groups counts as a stuck grader."""
+SPARE_BITS = 12.0
+"""A repetition must be this many bits less likely than once in the run."""
+GRAM = 4
+"""Consecutive groups compared together: 0/1 rewards of one group say too little."""
+LEAST_GROUPS = 50
+"""Groups from which on it can be told whether groups differ."""
+GROUPS_RANKED = 2000
+WINDOW = 4
+"""Steps on each side of a jump."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive groups whose rewards are all one number."""
+
+    groups: int
+    first_step: int
+    last_step: int
+    value: float
+    chance: float
+
+
+def stuck_grader(rollouts: Rollouts, table: GroupTable) -> Stretch | None:
+    """The least likely stretch of consecutive groups tied at one value, if chance does not explain it.
+
+    With p the share of groups tied at that value just before and just after (the larger), a stretch of L is expected about
+    N·p^L times in N groups. Late in training most groups are tied at full marks: then p is near 1, and nothing is reported.
+    """
+    value = np.where(table.tied, table.median, np.nan)
+    n = len(value)
+    same = np.zeros(n, dtype=bool)
+    same[1:] = value[1:] == value[:-1]
+    starts = np.flatnonzero(~same)
+    lengths = np.diff(np.append(starts, n))
+    lengths = np.where(np.isnan(value[starts]), 0, lengths)
+    best: Stretch | None = None
+    for place in np.argsort(-lengths, kind="stable")[:20].tolist():
+        start, length = int(starts[place]), int(lengths[place])
+        if length < 2:
+            break
+        around = max(50, 3 * length)
+        before = value[max(0, start - around) : start]
+        after = value[start + length : start + length + around]
+        shares = [((part == value[start]).sum() + 1) / (len(part) + 2) for part in (before, after) if len(part) >= 10]
+        share = max(shares) if shares else 0.5 if length < n else 1e-3
+        chance = float(n * share**length)
+        if chance < CHANCE and (best is None or chance < best.chance):
+            steps = rollouts.step[start : start + length]
+            best = Stretch(length, int(steps[0]), int(steps[-1]), float(value[start]), chance)
+    return best
+
+
+def repeated_groups(table: GroupTable) -> NDArray[np.bool_]:
+    """Groups whose rewards, in their order, come again elsewhere, where chance does not explain it.
+
+    Alone if its rewards have enough possible orders (all different: log2 G! bits), else in a row of four like groups.
+    """
+    n = len(table.bits)
+    found = np.zeros(n, dtype=bool)
+    if n < 2:
+        return found
+    bits = np.nan_to_num(table.bits)
+    need = 2 * np.log2(n) + SPARE_BITS
+    found |= _again(table.signature) & (bits >= need)
+    if n >= 2 * GRAM:
+        windows = n - GRAM + 1
+        total = sum(bits[k : k + windows] for k in range(GRAM))
+        mixed = np.zeros(windows, dtype=np.uint64)
+        for k in range(GRAM):
+            part = table.signature[k : k + windows]
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9) + part
+        for k in np.flatnonzero(_again(mixed) & (total >= need)).tolist():
+            found[k : k + GRAM] = True
+    return found
+
+
+def group_ratio(rollouts: Rollouts, table: GroupTable) -> tuple[float, float] | None:
+    """(F, its standard error if groups were drawn at random): how much more groups differ than responses do.
+
+    The ratio of mean squares between and within groups, of the rewards' ranks (no outlier can blur it), over at most
+    GROUPS_RANKED groups spread over the run. Near 1 if the groups are random sets of responses. None with too few groups.
+    """
+    usable = np.flatnonzero(table.finite >= 2)
+    if len(usable) < LEAST_GROUPS:
+        return None
+    usable = usable[:: -(-len(usable) // GROUPS_RANKED)]
+    member = np.repeat(np.arange(len(usable)), table.size[usable])
+    first = np.repeat(rollouts.start[usable], table.size[usable])
+    reward = rollouts.reward[first + np.arange(len(member)) - np.repeat(np.cumsum(table.size[usable]) - table.size[usable], table.size[usable])]
+    good = ~np.isnan(reward)
+    rank, member = _ranks(reward[good]), member[good]
+    count = np.bincount(member)
+    total, square = np.bincount(member, weights=rank), np.bincount(member, weights=rank * rank)
+    groups, responses = len(count), len(rank)
+    between = float((total**2 / count).sum()) / (groups - 1)  # the ranks are centered: their mean is 0
+    within = float((square - total**2 / count).sum()) / (responses - groups)
+    if within <= 1e-12 * between or within <= 0:
+        return None
+    return between / within, float(np.sqrt(2 / (groups - 1) + 2 / (responses - groups)))
+
+
+def _ranks(values: Array) -> Array:
+    """Centered ranks; equal values share the middle of theirs."""
+    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
+    middle = np.cumsum(count) - (count - 1) / 2
+    return middle[inverse] - (len(values) + 1) / 2
+
+
+def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | None:
+    """(step, factor) of the largest lasting change of the rewards' spread between neighbouring steps; None if it cannot be told.
+
+    The spread of a step is the median over its untied groups; compared are the medians of the steps before and from there on.
+    """
+    known = np.isfinite(table.spread) & (table.spread > 0)
+    if not known.any():
+        return None
+    steps, middle, _ = step_medians(rollouts.step[known], table.spread[known])
+    log = np.log(middle)
+    best: tuple[int, float] | None = None
+    for k in range(2, len(steps) - 1):
+        before, after = log[max(0, k - WINDOW) : k], log[k : k + WINDOW]
+        change = float(np.median(after) - np.median(before))
+        if best is None or abs(change) > abs(best[1]):
+            best = (int(steps[k]), change)
+    return (best[0], float(np.exp(best[1]))) if best else None
+
+
+def _again(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
+    return count[inverse] > 1

@@ -1,0 +1,171 @@
+"""`rovrl audit`: what did the group statistics do to my run?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from rovrl.audit.findings import THRESHOLDS
+from rovrl.config import RatioChannel, RewardChannel
+from rovrl.errors import RovrlError
+
+EXAMPLE = """\
+examples:
+  rovrl audit outputs/run                     # TRL completions, verl rollouts, rovrl records or a table, found by itself
+  rovrl audit rollouts.parquet --reward-column score --group-column prompt_id --out audit
+  rovrl audit outputs/run --threshold tied_groups=0.5 --threshold contrast_lost=0.01     # for CI: exit status 1 above them
+  rovrl audit --compare outputs/a outputs/b   # two runs, paired where the prompts match, with intervals
+  rovrl audit --fault-matrix                  # which planted faults are found, and how often a clean run is accused
+
+exit status: 0 healthy, 1 findings above thresholds, 2 unusable input.
+thresholds:
+""" + "\n".join(f"  {code:<20} {default:<6g} {what}" for code, (default, what) in THRESHOLDS.items())
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options."""
+    parser.add_argument("path", nargs="?", help="a run directory, a folder of rollouts, or one file")
+    parser.add_argument("--out", metavar="DIR", help="write audit.html and audit.json here (default: audit/ beside the input)")
+    parser.add_argument("--no-page", action="store_true", help="only the summary: write nothing")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of the summary")
+    parser.add_argument("--groups", type=int, default=5000, metavar="N", help="groups in page and JSON, the worst first (5000)")
+    parser.add_argument("--threshold", action="append", default=[], metavar="CODE=X", help="when a value becomes a finding")
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two runs instead")
+    parser.add_argument("--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found")
+    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="runs per cell of the fault matrix (20)")
+    reading = parser.add_argument_group("reading")
+    reading.add_argument("--format", default="auto", choices=("auto", "records", "trl", "verl", "table"))
+    reading.add_argument("--group-size", type=int, metavar="G", help="where no group ids were saved: responses per prompt")
+    reading.add_argument("--keep-evaluation", action="store_true", help="keep rows that look like evaluation (TRL)")
+    reading.add_argument("--reward-weight", action="append", default=[], metavar="NAME=W", help="weight of a reward column (TRL)")
+    for name in ("reward", "group", "step", "prompt", "completion", "advantage", "log-ratios", "logp-new", "logp-old", "mask"):
+        reading.add_argument(f"--{name}-column", metavar="NAME")
+    estimators = parser.add_argument_group("estimators")
+    estimators.add_argument("--reward", action="append", default=[], metavar="FIELD=X", help="a field of RewardChannel")
+    estimators.add_argument("--ratio", action="append", default=[], metavar="FIELD=X", help="a field of RatioChannel")
+    estimators.add_argument("--clip", metavar="LOW,HIGH", help="the clip band of the weight (records: the run's own; else 3e-4,4e-4)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; the exit status."""
+    if args.fault_matrix:
+        from rovrl.audit.faults import main
+
+        return main(["--seeds", str(args.seeds)] + (["--json"] if args.json else []))
+    if args.compare:
+        return _compare(args)
+    if args.path is None:
+        raise RovrlError("name what to audit: rovrl audit PATH (or --compare A B, or --fault-matrix)")
+    if args.groups < 1:
+        raise RovrlError(f"--groups must be at least 1, not {args.groups}")
+    from rovrl.audit.run import audit
+
+    with _Bar() as bar:
+        result = audit(args.path, progress=bar, **_options(args))
+    if args.json:
+        print(json.dumps(result.to_dict(args.groups), allow_nan=False))
+    else:
+        print(result.show())
+    if not args.no_page and not (args.json and args.out is None):
+        html, data = result.write(args.out or _beside(args.path), args.groups)
+        print(f"\nPage: {html}\nJSON: {data}", file=sys.stderr if args.json else sys.stdout)
+    return result.status
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from rovrl.audit.compare import compare
+
+    with _Bar() as bar:
+        result = compare(*args.compare, progress=bar, **_options(args))
+    print(json.dumps(result.to_dict(), allow_nan=False) if args.json else result.show())
+    return 0
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    from rovrl.audit.rows import Columns
+
+    names = ("reward", "group", "step", "prompt", "completion", "advantage", "log_ratios", "logp_new", "logp_old", "mask")
+    given = {name: getattr(args, f"{name}_column") for name in names}
+    weights = tuple((name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight"))
+    return {
+        "format": args.format,
+        "columns": Columns(**given, reward_weights=weights),
+        "group_size": args.group_size,
+        "keep_evaluation": args.keep_evaluation,
+        "reward_channel": _channel(RewardChannel, args.reward, "--reward"),
+        "ratio_channel": _channel(RatioChannel, args.ratio, "--ratio"),
+        "clip": _clip(args.clip),
+        "threshold": {code: _number(value, "--threshold") for code, value in _pairs(args.threshold, "--threshold")},
+    }
+
+
+def _pairs(words: list[str], option: str) -> list[tuple[str, str]]:
+    for word in words:
+        if "=" not in word:
+            raise RovrlError(f"{option} takes NAME=VALUE, not {word!r}")
+    return [(word.split("=", 1)[0], word.split("=", 1)[1]) for word in words]
+
+
+def _number(value: str, option: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise RovrlError(f"{option} needs a number, not {value!r}") from None
+
+
+def _channel(kind: type[RewardChannel] | type[RatioChannel], words: list[str], option: str) -> Any:
+    fields = {}
+    for name, value in _pairs(words, option):
+        try:
+            fields[name] = json.loads(value)
+        except ValueError:
+            fields[name] = value
+    try:
+        return kind.from_dict(fields)
+    except ValueError as error:
+        raise RovrlError(f"{option}: {error}") from None
+
+
+def _clip(words: str | None) -> tuple[float, float] | None:
+    if words is None:
+        return None
+    parts = words.split(",")
+    if len(parts) != 2:
+        raise RovrlError(f"--clip takes LOW,HIGH such as 3e-4,4e-4, not {words!r}")
+    low, high = (_number(part, "--clip") for part in parts)
+    if not (0 <= low < 1 and 0 <= high < float("inf")):
+        raise RovrlError(f"--clip needs 0 <= LOW < 1 and HIGH >= 0, not {words!r}")
+    return low, high
+
+
+def _beside(path: str) -> str:
+    from pathlib import Path
+
+    place = Path(path)
+    return str((place if place.is_dir() else place.parent) / "audit")
+
+
+class _Bar:
+    """A progress bar on a terminal, silence elsewhere; drawn at most ten times a second, and only after half a second."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.monotonic()
+        self.drawn = False
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.drawn:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not sys.stderr.isatty() or now - self.start < 0.5 or (now - self.last < 0.1 and done < total):
+            return
+        self.last, self.drawn = now, True
+        filled = int(30 * done / total) if total else 30
+        print(f"\r\x1b[K{what:<20} [{'#' * filled}{'.' * (30 - filled)}]", end="", file=sys.stderr, flush=True)

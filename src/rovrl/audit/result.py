@@ -1,0 +1,246 @@
+"""What an audit found, typed: counts, verdict, findings, certificate, and every group's statistics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.certificate import Certificate
+from rovrl.audit.findings import Finding, mean_lost, share, sign_change_share, weight_disagreement
+from rovrl.audit.ratios import RatioTable
+from rovrl.audit.rollouts import Rollouts
+from rovrl.audit.rows import Note, Reader
+from rovrl.audit.statistics import GroupTable
+from rovrl.config import RatioChannel, RewardChannel
+
+
+@dataclass(frozen=True)
+class RatioSummary:
+    """The ratio side in numbers; shares are of response-updates."""
+
+    responses: int
+    tokens: int
+    clipped_upper: float
+    clipped_lower: float
+    soft_clipped_upper: float
+    soft_clipped_lower: float
+    moved: float
+    bursts: float
+    disagreement: float
+    median_abs_log_weight: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The run in numbers."""
+
+    groups: int
+    responses: int
+    steps: int
+    first_step: int
+    last_step: int
+    group_sizes: dict[int, int]
+    """size -> number of groups"""
+    tied_groups: int
+    single_groups: int
+    nonfinite_groups: int
+    """Groups with at least one reward that is no finite number."""
+    nonfinite_rewards: int
+    dominated_groups: int
+    dominating_rewards: int
+    contrast_lost: float
+    """Mean over untied groups: what GRPO's normalisation lost of the contrast among the responses that do not dominate."""
+    contrast_lost_credit: float
+    halved_groups: int
+    """Untied groups that lost half of their contrast or more."""
+    sign_changes: int
+    sign_change_share: float
+    reference_shift: float
+    """Mean over untied groups of |robust reference - mean|."""
+    fallback_groups: int
+    mean_reward: float
+    trained_with: str | None
+    """Which estimator the logged advantages agree with; None where none are logged."""
+    planted: int | None
+    """Rewards that the run itself contaminated, where the records say so."""
+    ratios: RatioSummary | None
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The result of `rovrl.audit.audit`. `status` is the exit status of the command: 0 healthy, 1 findings."""
+
+    path: Path
+    kind: str
+    files: list[Path]
+    summary: Summary
+    findings: list[Finding]
+    notes: list[Note]
+    certificate: Certificate | None
+    thresholds: dict[str, float]
+    groups: GroupTable
+    """Every group's statistics; see `worst` for an order and `rewards` for one group's rewards."""
+    steps: dict[str, NDArray[Any]]
+    ratios: RatioTable | None
+    reward_channel: RewardChannel
+    ratio_channel: RatioChannel
+    channels: dict[int, RewardChannel] = field(repr=False)
+    """The settings with every number filled in, by step; -1 if equal for all."""
+    rollouts: Rollouts = field(repr=False)
+    reader: Reader = field(repr=False)
+
+    @property
+    def status(self) -> int:
+        """0 if nothing is above its threshold, else 1."""
+        return 1 if self.findings else 0
+
+    @property
+    def verdict(self) -> str:
+        """One plain sentence, with the reason codes."""
+        if not self.findings:
+            return "Healthy: nothing is above its threshold."
+        codes = ", ".join(finding.code for finding in self.findings)
+        return f"{len(self.findings)} finding{'s' * (len(self.findings) > 1)} above threshold: {codes}."
+
+    def rewards(self, group: int) -> NDArray[np.float64]:
+        """The rewards of one group; NaN where there is no finite one."""
+        return self.rollouts.reward[self.rollouts.rows_of(group)]
+
+    def worst(self, count: int | None = None) -> NDArray[np.int64]:
+        """Group numbers, those with the most lost contrast first, then by sign changes, reference shift, missing rewards."""
+        table = self.groups
+        shift = np.abs(np.nan_to_num(table.shift)) / np.maximum(np.nan_to_num(table.spread), 1e-12)
+        keys = (-np.nan_to_num(shift), table.finite - table.size, -table.flips, -table.dominating, -np.nan_to_num(table.lost))
+        return np.lexsort(keys)[:count]
+
+    def dominating(self, group: int) -> list[int]:
+        """Which responses of a group dominate it."""
+        low, count = int(self.groups.dominating_low[group]), int(self.groups.dominating[group])
+        rewards = self.rewards(group)
+        order = [i for i in np.argsort(rewards, kind="stable").tolist() if not np.isnan(rewards[i])]
+        return sorted(order[:low] + order[len(order) - (count - low) :]) if count else []
+
+    def to_dict(self, groups: int = 5000) -> dict[str, Any]:
+        """Everything the page shows, as plain values (strict JSON: no NaN): `groups` worst groups, with texts of some."""
+        from rovrl.audit.payload import payload
+
+        return payload(self, groups)
+
+    def write(self, directory: str | Path, groups: int = 5000) -> tuple[Path, Path]:
+        """Writes audit.html and audit.json into `directory`; their paths."""
+        from rovrl.audit.page import write
+
+        return write(self, Path(directory), groups)
+
+    def show(self) -> str:
+        """The terminal summary as text."""
+        from rovrl.audit.summary import text
+
+        return text(self)
+
+
+def summarise(
+    rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, trained_with: str | None
+) -> Summary:
+    """The run in numbers."""
+    untied = table.untied
+    sizes, counts = np.unique(table.size, return_counts=True)
+    return Summary(
+        groups=rollouts.groups,
+        responses=len(rollouts.reward),
+        steps=len(np.unique(rollouts.step)),
+        first_step=int(rollouts.step.min()),
+        last_step=int(rollouts.step.max()),
+        group_sizes={int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
+        tied_groups=int(table.tied.sum()),
+        single_groups=int(table.single.sum()),
+        nonfinite_groups=int((table.finite < table.size).sum()),
+        nonfinite_rewards=int((table.size - table.finite).sum()),
+        dominated_groups=int((table.dominating > 0).sum()),
+        dominating_rewards=int(table.dominating.sum()),
+        contrast_lost=mean_lost(table),
+        contrast_lost_credit=float(np.mean(table.lost_credit[untied])) if untied.any() else 0.0,
+        halved_groups=int((table.lost[untied] >= 0.5).sum()),
+        sign_changes=int(table.flips.sum()),
+        sign_change_share=sign_change_share(table),
+        reference_shift=float(np.mean(np.abs(table.shift[untied]))) if untied.any() else 0.0,
+        fallback_groups=int(table.fallback.sum()),
+        mean_reward=float(np.nanmean(rollouts.reward)) if np.isfinite(rollouts.reward).any() else 0.0,
+        trained_with=trained_with,
+        planted=int(rollouts.planted.sum()) if rollouts.planted is not None else None,
+        ratios=summarise_ratios(ratios) if ratios is not None else None,
+    )
+
+
+def summarise_ratios(ratios: RatioTable) -> RatioSummary:
+    """The ratio side in numbers."""
+    mean, soft = ratios.branch(ratios.mean), ratios.branch(ratios.soft)
+    return RatioSummary(
+        responses=len(mean),
+        tokens=int(ratios.length.sum()),
+        clipped_upper=float(np.mean(mean > 0)),
+        clipped_lower=float(np.mean(mean < 0)),
+        soft_clipped_upper=float(np.mean(soft > 0)),
+        soft_clipped_lower=float(np.mean(soft < 0)),
+        moved=float(np.mean(ratios.moved)),
+        bursts=float(np.mean(ratios.bursts)),
+        disagreement=weight_disagreement(ratios),
+        median_abs_log_weight=float(np.median(np.abs(ratios.mean))),
+    )
+
+
+def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None) -> dict[str, NDArray[Any]]:
+    """One entry per step and name: what the overview over steps shows."""
+    steps, rank = np.unique(rollouts.step, return_inverse=True)
+
+    def total(values: NDArray[Any]) -> NDArray[np.float64]:
+        return np.bincount(rank, weights=np.nan_to_num(values.astype(np.float64)), minlength=len(steps))
+
+    def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
+        return np.divide(total(part), total(whole), out=np.full(len(steps), np.nan), where=total(whole) > 0)
+
+    ones, untied = np.ones(rollouts.groups), table.untied
+    columns = {
+        "step": steps,
+        "groups": total(ones).astype(np.int64),
+        "responses": total(table.size).astype(np.int64),
+        "mean_reward": ratio(table.mean * table.finite, table.finite * np.isfinite(table.mean)),
+        "tied": ratio(table.tied, ones),
+        "nonfinite": ratio(table.size - table.finite, table.size),
+        "dominated": ratio(table.dominating > 0, ~table.single),
+        "contrast_lost": ratio(np.where(untied, table.lost, 0), untied),
+        "sign_changes": ratio(table.flips, np.where(untied, table.finite, 0)),
+        "spread": ratio(np.where(untied, table.spread, 0), untied),
+    }
+    if ratios is not None:
+        known = np.isin(ratios.step, steps)
+        place = np.searchsorted(steps, ratios.step[known])
+        count = np.bincount(place, minlength=len(steps))
+        for name, values in (("clipped", ratios.branch(ratios.mean) != 0), ("branch_moved", ratios.moved)):
+            hits = np.bincount(place, weights=values[known].astype(np.float64), minlength=len(steps))
+            columns[name] = np.divide(hits, count, out=np.full(len(steps), np.nan), where=count > 0)
+    return columns
+
+
+def plain(value: Any) -> Any:
+    """`value` as strict JSON values: arrays as lists, NaN and infinities as null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if hasattr(value, "__dataclass_fields__"):
+        return plain(asdict(value))
+    return str(value) if isinstance(value, Path) else value
+
+
+__all__ = ["AuditResult", "RatioSummary", "Summary", "plain", "share", "step_table", "summarise"]

@@ -1,0 +1,136 @@
+"""The common form of saved rollouts: chunks of rows as a reader yields them, and what was noticed while reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+STATISTICS = frozenset({"reward"})
+"""What the first pass over the files wants: no texts, no tokens."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column holds what; None means "find it by its usual names"."""
+
+    reward: str | None = None
+    group: str | None = None
+    step: str | None = None
+    prompt: str | None = None
+    completion: str | None = None
+    advantage: str | None = None
+    log_ratios: str | None = None
+    logp_new: str | None = None
+    logp_old: str | None = None
+    mask: str | None = None
+    reward_weights: tuple[tuple[str, float], ...] = ()
+    """For TRL's dumps, whose reward functions are logged one by one and unweighted."""
+
+    USUAL: ClassVar[dict[str, tuple[str, ...]]] = {
+        "reward": ("reward", "score", "rewards", "scores", "total_reward"),
+        "group": ("group", "group_id", "uid", "prompt_id", "prompt_uid", "group_uid", "problem_id", "prompt_index"),
+        "step": ("step", "global_step", "training_step", "iteration", "update", "rollout_id"),
+        "prompt": ("prompt", "input", "question", "query", "problem", "instruction"),
+        "completion": ("completion", "response", "output", "generation", "answer", "text"),
+        "advantage": ("advantage", "advantages"),
+        "log_ratios": ("log_ratios", "log_ratio"),
+        "logp_new": ("logp_new", "new_logprobs", "log_probs", "logprobs"),
+        "logp_old": ("logp_old", "old_logprobs", "old_log_probs"),
+        "mask": ("mask", "response_mask", "completion_mask", "loss_mask"),
+    }
+
+    def find(self, what: str, present: list[str]) -> str | None:
+        """The column for `what`: the named one if given, else the first of its usual names that is present."""
+        named = getattr(self, what)
+        if named is not None:
+            return named if named in present else None
+        return next((name for name in self.USUAL[what] if name in present), None)
+
+
+@dataclass
+class Chunk:
+    """Some rows of one file, in order. Arrays have one entry per row."""
+
+    row: NDArray[np.int64]
+    """Row numbers in the file, the same in every pass."""
+    reward: NDArray[np.float64]
+    """NaN where there is no finite score."""
+    step: NDArray[np.int64]
+    group: Any = None
+    """A pyarrow array of labels, equal for the responses of one group; None: the reader could not tell groups."""
+    advantage: NDArray[np.float64] | None = None
+    prompt: Any = None
+    """pyarrow string array, when wanted."""
+    completion: Any = None
+    log_ratios: list[NDArray[np.float64] | None] | None = None
+    clip: NDArray[np.float64] | None = None
+    """[row, 2]: the run's own clip_low and clip_high."""
+    digest: NDArray[np.uint64] | None = None
+    """Of completion and rewards, where batches may be logged twice."""
+    planted: NDArray[np.bool_] | None = None
+    """Where the run itself says that the reward was contaminated (our records of a stress run)."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something a reader of the result should know; never by itself a reason to fail."""
+
+    code: str
+    sentence: str
+
+
+@dataclass
+class Notes:
+    """Collects notes; equal codes of many files become one sentence with a count."""
+
+    notes: list[Note] = field(default_factory=list)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    KEEP: ClassVar[int] = 5
+
+    def tell(self, code: str, sentence: str) -> None:
+        """Adds a note; beyond a few of the same code only the number grows."""
+        seen = sum(note.code == code for note in self.notes)
+        if seen < self.KEEP:
+            if not any(note.code == code and note.sentence == sentence for note in self.notes):
+                self.notes.append(Note(code, sentence))
+        else:
+            self.counts[code, ""] = self.counts.get((code, ""), 0) + 1
+
+    def count(self, code: str, sentence: str, number: int) -> None:
+        """Adds to a running number; `sentence` has one `{n}` for it."""
+        if number:
+            self.counts[code, sentence] = self.counts.get((code, sentence), 0) + int(number)
+
+    def all(self) -> list[Note]:
+        """The notes with their numbers filled in."""
+        counted = [
+            Note(code, sentence.format(n=f"{number:,}") if sentence else f"{number:,} more notes like the ones above")
+            for (code, sentence), number in self.counts.items()
+        ]
+        return [*self.notes, *counted]
+
+
+class Reader(Protocol):
+    """One kind of dump."""
+
+    name: str
+    by_runs: bool
+    """Groups are runs of equal labels, not sets of equal labels."""
+    repeats: bool
+    """The same batch may be logged several times, and evaluation rows may be mixed in."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The files of this kind at `path`, in the order of the run; empty if this is another kind of dump."""
+        ...
+
+    def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
+        """The rows of one file; `want` names the columns beside the rewards that are needed."""
+        ...

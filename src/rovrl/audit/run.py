@@ -1,0 +1,252 @@
+"""`audit(path)`: find the reader, read, group, compute, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rovrl.audit.certificate import certificate
+from rovrl.audit.findings import Evidence, findings, thresholds
+from rovrl.audit.ratios import has_tokens, ratio_table
+from rovrl.audit.read_records import RecordReader
+from rovrl.audit.read_table import TableReader, table_files
+from rovrl.audit.read_trl import TrlReader
+from rovrl.audit.read_verl import VerlReader
+from rovrl.audit.repeats import check_group_size, drop_evaluation, drop_repeats, split_runs
+from rovrl.audit.result import AuditResult, step_table, summarise
+from rovrl.audit.rollouts import Progress, Rollouts, load
+from rovrl.audit.rows import STATISTICS, Columns, Notes, Reader
+from rovrl.audit.statistics import GroupTable, group_table
+from rovrl.audit.tables import READ, columns_of, pc, refusal
+from rovrl.baselines import ADVANTAGES as PEERS
+from rovrl.config import RatioChannel, RewardChannel
+from rovrl.credit import GRPO_EPSILON, METHODS, partition
+from rovrl.errors import RovrlError
+
+READERS = {"records": RecordReader, "trl": TrlReader, "verl": VerlReader, "table": TableReader}
+"""Kinds of dumps, in the order in which they are tried."""
+MATCH_GROUPS = 500
+PROMPT_ROWS = 131_072
+TRL_EPSILON = 1e-4
+
+
+def audit(
+    path: str | Path,
+    *,
+    format: str = "auto",
+    columns: Columns | Mapping[str, Any] | None = None,
+    group_size: int | None = None,
+    keep_evaluation: bool = False,
+    reward_channel: RewardChannel | None = None,
+    ratio_channel: RatioChannel | None = None,
+    clip: tuple[float, float] | None = None,
+    threshold: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """What the group statistics did to the run whose rollouts are saved at `path`.
+
+    `format` is "auto" or a name of READERS; `columns` names columns of a generic table; `group_size` cuts runs of equal
+    prompts where no group ids were saved; `clip` is (low, high) of the weight's band. A RovrlError if nothing is readable.
+    """
+    path = Path(path)
+    limit = thresholds(threshold)
+    check_group_size(group_size)
+    columns = columns if isinstance(columns, Columns) else Columns(**(columns or {}))
+    reader, files = find_reader(path, format, columns)
+    progress = progress or _silent
+    notes = Notes()
+    rollouts = load(reader, files, STATISTICS | _logged(reader, files), notes, progress)
+    rollouts = _grouped(rollouts, reader, path, group_size, keep_evaluation)
+    if not rollouts.groups:
+        told = "; ".join(note.sentence for note in notes.all()[:3])
+        raise RovrlError(f"nothing readable in {path}: {told or 'the files hold no rows'}")
+    return judge(
+        reader,
+        rollouts,
+        path=path,
+        limit=limit,
+        reward_channel=reward_channel or RewardChannel(),
+        ratio_channel=ratio_channel or RatioChannel(),
+        clip=clip,
+        progress=progress,
+    )
+
+
+def judge(
+    reader: Reader,
+    rollouts: Rollouts,
+    *,
+    path: Path,
+    limit: dict[str, float],
+    reward_channel: RewardChannel,
+    ratio_channel: RatioChannel,
+    clip: tuple[float, float] | None,
+    progress: Progress,
+) -> AuditResult:
+    """The result for rollouts that are read and grouped."""
+    notes, files = rollouts.notes, rollouts.files
+    table, channels = group_table(rollouts, reward_channel, progress)
+    ratios = None
+    if has_tokens(reader, files):
+        ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
+    mixed = _mixed_prompts(reader, files)
+    trained_with = _trained_with(rollouts, table, channels)
+    return AuditResult(
+        path=path,
+        kind=reader.name,
+        files=files,
+        summary=summarise(rollouts, table, ratios, trained_with),
+        findings=findings(Evidence(rollouts, table, ratios, mixed), limit),
+        notes=notes.all(),
+        certificate=certificate(table, reward_channel),
+        thresholds=limit,
+        groups=table,
+        steps=step_table(rollouts, table, ratios),
+        ratios=ratios,
+        reward_channel=reward_channel,
+        ratio_channel=ratio_channel,
+        channels=channels,
+        rollouts=rollouts,
+        reader=reader,
+    )
+
+
+def find_reader(path: Path, format: str, columns: Columns) -> tuple[Reader, list[Path]]:
+    """The reader for what lies at `path`, and its files; a RovrlError that says what was looked for."""
+    if not path.exists():
+        raise RovrlError(f"{path} does not exist: name a run directory, a folder of rollouts, or one file of rollouts")
+    if format not in ("auto", *READERS):
+        raise RovrlError(f"--format must be auto, {', '.join(READERS)}, not {format}")
+    try:
+        for name in READERS if format == "auto" else (format,):
+            reader = READERS[name](columns)
+            if files := reader.files(path):
+                return reader, files
+    except OSError as error:
+        raise RovrlError(f"{path} cannot be read: {error.strerror or error}") from error
+    raise RovrlError(_nothing_found(path, columns))
+
+
+def _nothing_found(path: Path, columns: Columns) -> str:
+    if path.is_file() and path.suffix.lower() not in READ:
+        return refusal(path)
+    notes = Notes()
+    candidates = [path] if path.is_file() else table_files(path)[:1]
+    for file in candidates:
+        present = columns_of(file, notes)
+        if present:
+            named = f"no column {columns.reward!r}" if columns.reward else "no reward column that is known by its name"
+            return (
+                f"{file} has {named}; its columns are {', '.join(present[:20])}: name the reward with --reward-column "
+                "(and --group-column, --step-column, --prompt-column, --completion-column)"
+            )
+    told = "; ".join(note.sentence for note in notes.all())
+    return (
+        f"no rollouts found at {path}{': ' + told if told else ''}; looked for records (step_*.parquet), TRL's "
+        "completions_*.parquet, verl's *.jsonl, and tables (.parquet, .jsonl, .csv) with a reward column"
+    )
+
+
+def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | None, keep_evaluation: bool) -> Rollouts:
+    if reader.by_runs:
+        rollouts = split_runs(rollouts, group_size)
+    elif group_size is not None:
+        rollouts.notes.tell("group_size_ignored", "the dump names its groups: --group-size was not needed and not used")
+    if reader.repeats:
+        rollouts = drop_repeats(rollouts)
+        if not keep_evaluation:
+            rollouts = drop_evaluation(rollouts, path, group_size)
+    return rollouts
+
+
+def _logged(reader: Reader, files: list[Path]) -> frozenset[str]:
+    return frozenset({"advantage"}) if reader.name in ("trl", "records", "table") else frozenset()
+
+
+def _grpo(rollouts: Rollouts, table: GroupTable) -> NDArray[np.float64]:
+    """GRPO's advantages of all responses; 0 in tied and single groups and without a reward."""
+    size = rollouts.size
+    with np.errstate(invalid="ignore"):
+        residual = rollouts.reward - np.repeat(table.mean, size)
+        advantage = residual / (np.repeat(table.deviation, size) + GRPO_EPSILON)
+    return np.where(np.repeat(table.untied, size), np.nan_to_num(advantage), 0.0)
+
+
+def _trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, RewardChannel]) -> str | None:
+    """The estimator whose advantages the logged ones are, judged on the first untied groups of full size."""
+    if rollouts.advantage is None or not np.isfinite(rollouts.advantage).any():
+        return None
+    usable = np.flatnonzero(table.untied & (table.finite == table.size))
+    if not len(usable):
+        return None
+    size = int(np.bincount(table.size[usable]).argmax())
+    usable = usable[table.size[usable] == size][:MATCH_GROUPS]
+    rows = rollouts.start[usable][:, None] + np.arange(size)
+    rewards, logged = torch.from_numpy(rollouts.reward[rows]), rollouts.advantage[rows]
+    channel = channels.get(-1) or channels[min(channels)]
+    blocks = partition(size, channel)[0]
+    deviation = rewards.std(-1, keepdim=True)
+    candidates = {
+        "grpo": (rewards - rewards.mean(-1, keepdim=True)) / (deviation + TRL_EPSILON),
+        "dr_grpo": PEERS["dr_grpo"](rewards),
+        "rloo": PEERS["rloo"](rewards),
+        "credit": METHODS["credit"](rewards, blocks, channel).advantages,
+        "median_mad": PEERS["median_mad"](rewards),
+    }
+    with np.errstate(invalid="ignore"):
+        for name, advantages in candidates.items():
+            error = np.abs(advantages.numpy() - logged).max(-1) / np.maximum(np.abs(logged).max(-1), 1e-9)
+            if np.median(error) < 1e-2:  # TRL logs float32, and implementations differ in the epsilon under 1 %
+                return name
+    return "other"
+
+
+def _mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:
+    """(groups with different prompts, groups looked at) among the first rows; (0, 0) where prompts define the groups."""
+    if reader.by_runs or reader.repeats:
+        return 0, 0
+    mixed: dict[tuple[int, object], bool] = {}
+    seen: dict[tuple[int, object], str | None] = {}
+    left = PROMPT_ROWS
+    for file in files:
+        for chunk in reader.chunks(file, frozenset({"reward", "prompt"}), Notes()):
+            if chunk.prompt is None or chunk.group is None:
+                return 0, 0
+            _compare_prompts(chunk, seen, mixed)
+            left -= len(chunk)
+            if left <= 0:
+                return sum(mixed.values()), len(mixed)
+    return sum(mixed.values()), len(mixed)
+
+
+def _compare_prompts(chunk: Any, seen: dict, mixed: dict) -> None:
+    """Only rows where the prompt or the group differs from the row before are looked at one by one."""
+    if not len(chunk):
+        return
+    changes = [0]
+    if len(chunk) > 1:
+        group = chunk.group.cast("large_string")
+        other = pc.or_kleene(
+            pc.not_equal(group.slice(1), group.slice(0, len(group) - 1)),
+            pc.not_equal(chunk.prompt.slice(1), chunk.prompt.slice(0, len(group) - 1)),
+        )
+        changes += (np.flatnonzero(pc.fill_null(other, True).to_numpy(zero_copy_only=False)) + 1).tolist()
+    for row in changes:
+        name = (int(chunk.step[row]), chunk.group[row].as_py())
+        prompt = chunk.prompt[row].as_py()
+        if name in seen:
+            mixed[name] = mixed[name] or prompt != seen[name]
+        else:
+            seen[name], mixed[name] = prompt, False
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+__all__ = ["READERS", "audit", "find_reader", "judge"]
