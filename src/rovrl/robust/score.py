@@ -29,7 +29,7 @@ def psi_deriv(u: Float[Tensor, "*n"], score_width: float | Tensor = 1.0, shape: 
     """The curvature ψ_c'(u), eq:convex_score.
 
     α = 1:      ψ_c'(u) = (1/c²)·(1 + u²/c²)^(-3/2)
-    otherwise:  ψ'(u)   = (w/c²)·{(α-1) + (2-α)/(1+v)},  w = (1+v)^(α/2-1),  v = (u/c)²/|α-2|
+    otherwise:  ψ'(u)   = (w/c²)·{1 + (α-1)v}/(1+v),  w = (1+v)^(α/2-1),  v = (u/c)²/|α-2|
 
     Negative where a redescending score (α < 1) bends back. Gradient: autograd.
     """
@@ -40,9 +40,14 @@ def psi_deriv(u: Float[Tensor, "*n"], score_width: float | Tensor = 1.0, shape: 
     if alpha == 2:
         return weight
     if alpha == -math.inf:
+        z = z.clamp(-100, 100)  # the weight is 0 from far earlier on, and 0·∞ is no number
         return weight * (1 - z * z)
-    share = 1 / _hypot(z / math.sqrt(abs(alpha - 2)), 1.0) ** 2  # 1/(1 + v)
-    return weight * ((alpha - 1) + (2 - alpha) * share)
+    root = z / math.sqrt(abs(alpha - 2))  # √v
+    cosine, sine = (
+        1 / _hypot(root, 1.0),
+        root / _hypot(root, 1.0),
+    )  # squares: 1/(1+v) and v/(1+v), neither by subtraction
+    return weight * (cosine * cosine + (alpha - 1) * sine * sine)
 
 
 def rho(u: Float[Tensor, "*n"], score_width: float | Tensor = 1.0, shape: float = 1.0) -> Float[Tensor, "*n"]:
