@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, SupportsIndex
 
 
 def _float(name: str, value: Any, allowed: str) -> float:
@@ -84,6 +84,8 @@ def numbers(name: str, values: Iterable[Any], least: int = 1) -> list[float]:
 
 def block_sizes(sizes: Iterable[Any]) -> tuple[int, ...]:
     """`sizes` as ints; refused unless there is at least one block and each holds at least one observation."""
+    if not isinstance(sizes, Iterable):
+        raise ValueError(f"sizes must be a list of block sizes, not {sizes!r}")
     out = tuple(count(f"sizes[{b}]", n, 1) for b, n in enumerate(sizes))
     if not out:
         raise ValueError("sizes must name at least one block, not ()")
@@ -92,9 +94,11 @@ def block_sizes(sizes: Iterable[Any]) -> tuple[int, ...]:
 
 def block_budgets(replaced: int | Sequence[int], sizes: tuple[int, ...]) -> tuple[int, ...]:
     """s_b for every block: one number for all blocks or one number each; refused if a block cannot hold its budget."""
-    if not hasattr(replaced, "__len__"):
+    if isinstance(replaced, SupportsIndex) and getattr(replaced, "ndim", 0) == 0:
         return (count("replaced", replaced, 0, min(sizes)),) * len(sizes)
-    budgets = list(replaced)  # pyright: ignore[reportArgumentType]
+    if not isinstance(replaced, Iterable):
+        raise ValueError(f"replaced must be a whole number or one per block ({len(sizes)}), not {replaced!r}")
+    budgets = list(replaced)
     if len(budgets) != len(sizes):
         raise ValueError(f"replaced must be one number or one per block ({len(sizes)}), not {len(budgets)} numbers")
     return tuple(count(f"replaced[{b}]", s, 0, n) for b, (s, n) in enumerate(zip(budgets, sizes, strict=True)))
