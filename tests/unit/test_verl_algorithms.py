@@ -251,7 +251,7 @@ def test_splitting_a_batch_into_other_micro_batches_changes_nothing(verl, split,
 
 def test_two_data_parallel_ranks_average_to_the_gradient_of_one(verl):
     batch = Batch(verl, [40, 17, 33, 5])
-    whole, gradient, _ = batch.loss()
+    _, gradient, _ = batch.loss()
     for rows in ([0, 1], [2, 3]):
         _, found, _ = batch.loss(rows=rows, total=4, ranks=2)
         for i, row in zip(rows, found, strict=True):

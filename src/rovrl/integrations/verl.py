@@ -39,6 +39,8 @@ from verl.trainer.ppo.core_algos import (  # noqa: E402
 )
 from verl.workers.config import PolicyLossConfig  # noqa: E402
 
+import rovrl.integrations.verl_compat  # noqa: E402, F401  (before verl's models are imported)
+
 ESTIMATOR, LOSS = "rovr", "rovr_gspo"
 AGGREGATION = "seq-mean-token-mean"
 """The mean over sequences of eq:gspo_objective; verl's default, token-mean, weighs a response by its length."""
@@ -128,7 +130,7 @@ def rovr_gspo_loss(
         log_ratios = torch.where(mask, log_prob.float() - old_log_prob.float(), 0.0)
         log_weight = soft_rovr(log_ratios, mask, ratio_channel(config.policy_loss))
         per_token = log_weight.unsqueeze(-1).expand_as(log_ratios)
-        losses = -clipped_objective(per_token, advantages.float(), low, high)
+        losses = -clipped_objective(per_token, torch.where(mask, advantages.float(), 0.0), low, high)
         if rollout_is_weights is not None:
             losses = losses * rollout_is_weights.float()
         loss = agg_loss(loss_mat=losses, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
@@ -145,10 +147,11 @@ def clip_range(config: Any) -> tuple[float, float]:
 
 def register() -> None:
     """Makes both names known to verl; doing it again changes nothing."""
-    for registry, name, function in (
+    ours: list[tuple[dict[str, Any], str, Any]] = [
         (ADV_ESTIMATOR_REGISTRY, ESTIMATOR, rovr_advantages),
         (POLICY_LOSS_REGISTRY, LOSS, rovr_gspo_loss),
-    ):
+    ]
+    for registry, name, function in ours:
         taken = registry.setdefault(name, function)
         if taken.__module__ != function.__module__:
             raise ValueError(f"verl already knows a {name!r}, from {taken.__module__}: rovrl does not replace it")

@@ -54,7 +54,7 @@ def _rows(
         if response is None:
             unmatched += 1
             continue
-        group, session, output = response["key"].rsplit("_", 2)
+        group, session, _ = response["key"].rsplit("_", 2)
         text = texts.get(response["key"], {})
         rows.append(
             {

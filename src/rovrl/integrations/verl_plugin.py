@@ -1,9 +1,6 @@
 """What verl (0.9 and later) imports in every process, by the entry point group `verl.plugins`.
 
-verl hides what goes wrong here, so nothing does but the imports; `rovrl doctor --engine verl` is the loud form.
+verl hides what goes wrong here, so nothing does but the import; `rovrl doctor --engine verl` is the loud form.
 """
 
-from rovrl.integrations import (
-    verl,  # noqa: F401
-    verl_compat,  # noqa: F401
-)
+from rovrl.integrations import verl  # noqa: F401

@@ -40,8 +40,9 @@ class Publisher:
     @classmethod
     def of(cls, policy_loss: Any) -> Publisher | None:
         """The publisher that a run's `policy_loss` config asks for; None without `record_dir`."""
-        directory = policy_loss.get("record_dir") if policy_loss is not None else None
-        return cls(Path(directory), policy_loss.get("record_every") or 1) if directory else None
+        if policy_loss is None or not policy_loss.get("record_dir"):
+            return None
+        return cls(Path(policy_loss.get("record_dir")), policy_loss.get("record_every") or 1)
 
     def __init__(self, directory: Path, every: int) -> None:
         self.directory, self.every = directory, every
@@ -140,7 +141,7 @@ def _responses(uids: set[Any]) -> list[dict[str, Any]]:
     if not keys:
         return []
     data = transfer_queue.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rm_scores"])
-    old, scores = data["old_log_probs"].unbind(), data["rm_scores"].unbind()
+    old, scores = data["old_log_probs"].unbind(0), data["rm_scores"].unbind(0)
     return [
         {
             "key": key,

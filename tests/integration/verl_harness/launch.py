@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -169,7 +170,8 @@ def _overrides(directory: Path, tiny: Path, ranks: int, steps: int, nan: bool, r
         "+ray_kwargs.ray_init.address=local",
         f"+ray_kwargs.ray_init._temp_dir={ray_directory}",
         f"+ray_kwargs.ray_init.num_gpus={ranks}",
-        "ray_kwargs.ray_init.num_cpus=16",
+        "ray_kwargs.ray_init.num_cpus=16",  # actors are counted, not run, by this
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
         "+ray_kwargs.ray_init.object_store_memory=300000000",
         "+ray_kwargs.ray_init.include_dashboard=False",
     ]
@@ -207,7 +209,5 @@ def _of_session(ray_directory: str) -> list[int]:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

@@ -6,22 +6,22 @@ from contextlib import contextmanager
 import torch
 from verl.plugin.platform import PlatformBase
 
+_ANSWERS = {
+    "get_device_name": lambda *_, **__: "CPU",
+    "get_rng_state": lambda *_, **__: torch.get_rng_state(),
+    "set_rng_state": lambda state, *_, **__: torch.set_rng_state(state),
+    "mem_get_info": lambda *_, **__: (1 << 33, 1 << 33),
+}
+
 
 class _DeviceModule(types.ModuleType):
     """Answers what verl asks of `torch.cuda`: from torch.cpu where it can, memory as zero, the rest as nothing."""
 
-    _answers = {
-        "get_device_name": lambda *_, **__: "CPU",
-        "get_rng_state": lambda *_, **__: torch.get_rng_state(),
-        "set_rng_state": lambda state, *_, **__: torch.set_rng_state(state),
-        "mem_get_info": lambda *_, **__: (1 << 33, 1 << 33),
-    }
-
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in self._answers:
-            return self._answers[name]
+        if name in _ANSWERS:
+            return _ANSWERS[name]
         if hasattr(torch.cpu, name):
             return getattr(torch.cpu, name)
         return (lambda *_, **__: 0) if "memory" in name else (lambda *_, **__: None)

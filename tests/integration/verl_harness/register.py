@@ -8,9 +8,9 @@ PlatformRegistry.register(platform="cpu")(PlatformCPU)
 set_platform(PlatformCPU())
 
 # these look at the platform while they are imported
-import verl.utils.distributed as distributed
-from verl.workers.rollout.base import _ROLLOUT_REGISTRY
-from verl.workers.rollout.replica import RolloutReplicaRegistry
+import verl.utils.distributed as distributed  # noqa: E402
+from verl.workers.rollout.base import _ROLLOUT_REGISTRY  # noqa: E402
+from verl.workers.rollout.replica import RolloutReplicaRegistry  # noqa: E402
 
 
 def _load_replica():

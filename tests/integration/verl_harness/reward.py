@@ -10,9 +10,9 @@ SPIKE = 20.0
 
 
 def planted(text: str, nan: bool = False) -> str:
-    """ "spike" for one response in eight, "nan" for another one in eight if `nan`, else ""."""
+    """ "spike" for one response in eight, "nan" for another two in eight if `nan`, else ""."""
     ticket = hashlib.sha256(text.encode()).digest()[0] % 8
-    return "spike" if ticket == 0 else "nan" if nan and ticket == 1 else ""
+    return "spike" if ticket == 0 else "nan" if nan and ticket <= 2 else ""
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, spikes=True, nan=False, **_):

@@ -42,10 +42,8 @@ class Server:
             answer = self.model(given, past_key_values=past, use_cache=True)
             past = answer.past_key_values
             log_p = torch.log_softmax(answer.logits[0, -1].float() / (temperature or 1.0), -1)
-            if temperature > 0:
-                token = int(torch.multinomial(log_p.exp(), 1, generator=self.generator))
-            else:
-                token = int(log_p.argmax())
+            drawn = torch.multinomial(log_p.exp(), 1, generator=self.generator)
+            token = int(drawn if temperature > 0 else log_p.argmax())
             tokens.append(token)
             log_probs.append(float(log_p[token]))
             given = torch.tensor([[token]])
