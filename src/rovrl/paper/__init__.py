@@ -1,1 +1,1 @@
-"""."""
+"""The paper's tables and figures, each from one command: `rovrl paper list | run LABEL | check`."""
