@@ -11,6 +11,7 @@ from rovrl.errors import RovrlError
 from rovrl.evaluate import show
 from rovrl.evaluate.settings import Decoding
 from rovrl.tasks.catalog import SETS, load
+from rovrl.tasks.data import read_rows
 
 EXAMPLE = """\
 examples:
@@ -115,13 +116,15 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _check_gold(args: argparse.Namespace) -> int:
-    from rovrl.evaluate.gold import check
+    from rovrl.evaluate.gold import checks
+    from rovrl.evaluate.gold import run as run_check
 
     files = [file for path in args.check_gold for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
     found = {}
     for file in files:
-        with show.progress(file.name, None) as advance:
-            found[str(file)] = check(file, advance)
+        asked = checks(read_rows(file))
+        with show.progress(file.name, sum(len(check.entries) for check in asked)) as advance:
+            found[str(file)] = [run_check(check, advance) for check in asked]
         if not args.json:
             show.gold_table(str(file), found[str(file)])
     if args.json:

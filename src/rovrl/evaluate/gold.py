@@ -4,104 +4,92 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rovrl.tasks import math, toolcall
 from rovrl.tasks.answers import final_answer, last_boxed
-from rovrl.tasks.data import Row, read_rows
+from rovrl.tasks.data import Row
 from rovrl.tasks.verifier_pool import Verdict, shared_pool
 
 Progress = Callable[[int], object]
 
 
-def check(path: Path, on_done: Progress = lambda count: None) -> list[dict[str, Any]]:
-    """One line of results per check: how many were asked, how many came out right, and the exceptions with their reason."""
-    rows = read_rows(path)
-    tools = [row for row in rows if _truth(row) is not None]
-    return _check_tools(tools, on_done) if tools else _check_math(rows, on_done)
+class Check(NamedTuple):
+    """A question asked of many rows: (id, answer shown, gold) each, and the judge that answers them."""
+
+    name: str
+    entries: list[tuple[str, str, str]]
+    judge: Callable[[list[tuple[str, str, str]], Progress], list[Verdict]]
 
 
-def _check_math(rows: list[Row], on_done: Progress) -> list[dict[str, Any]]:
-    named = [(str(row.get("id", number)), row, str(row.get("answer") or "").strip()) for number, row in enumerate(rows)]
-    given = [entry for entry in named if entry[2]]
-    empty = [(name, "", "the file has no answer") for name, _, answer in named if not answer]
-    lines = []
-    boxed = [f"The answer is $\\boxed{{{answer}}}$." for _, _, answer in given]
-    answers = [answer for _, _, answer in given]
-    started = time.perf_counter()
-    verdicts = math.verdicts(boxed, answers, on_done=on_done)
-    lines.append(_line("gold answer, boxed, accepted", given, verdicts, empty, time.perf_counter() - started))
-
-    started = time.perf_counter()  # past the shortcut for equal texts: math-verify itself
-    alone = shared_pool().verify(
-        [(final_answer(text), gold) for text, gold in zip(boxed, answers, strict=True)], on_done=lambda: on_done(1)
-    )
-    lines.append(_line("the same by math-verify alone", given, alone, [], time.perf_counter() - started))
-
-    solved = [entry for entry in given if last_boxed(str(entry[1].get("solution") or "")) is not None]
-    if solved:
-        started = time.perf_counter()
-        verdicts = math.verdicts([e[1]["solution"] for e in solved], [e[2] for e in solved], on_done=on_done)
-        lines.append(_line("worked solution accepted", solved, verdicts, [], time.perf_counter() - started))
-
-    wrong = [(a, b) for a, b in zip(given, given[1:] + given[:1], strict=True) if a[2] != b[2]]
-    started = time.perf_counter()
-    verdicts = math.verdicts([f"\\boxed{{{b[2]}}}" for _, b in wrong], [a[2] for a, _ in wrong], on_done=on_done)
-    refused = [
-        Verdict(not v.accepted, "" if not v.accepted else f"accepts {b[2]}")
-        for v, (_, b) in zip(verdicts, wrong, strict=True)
+def checks(rows: list[Row]) -> list[Check]:
+    """What can be asked of these rows: tool turns if they hold any, else math answers."""
+    tools = [(str(row.get("id", n)), truth, truth) for n, row in enumerate(rows) if (truth := _truth(row)) is not None]
+    if tools:
+        return [Check("gold turn has the full score", tools, _full_score)]
+    given = [(str(row.get("id", n)), row, str(row.get("answer") or "").strip()) for n, row in enumerate(rows)]
+    boxed = [(name, f"The answer is $\\boxed{{{answer}}}$.", answer) for name, _, answer in given]
+    solved = [(name, str(row.get("solution") or ""), answer) for name, row, answer in given]
+    solved = [entry for entry in solved if entry[2] and last_boxed(entry[1]) is not None]
+    filled = [entry for entry in boxed if entry[2]]
+    wrong = [(a[0], b[1], a[2]) for a, b in zip(filled, filled[1:] + filled[:1], strict=True) if a[2] != b[2]]
+    asked = [
+        Check("gold answer, boxed, accepted", boxed, _accepted),
+        Check("the same by math-verify alone", filled, _alone),
+        Check("worked solution accepted", solved, _accepted),
+        Check("another problem's answer refused", wrong, _refused),
     ]
-    lines.append(
-        _line("another problem's answer refused", [a for a, _ in wrong], refused, [], time.perf_counter() - started)
-    )
-    return lines
+    return [check for check in asked if check.entries]
 
 
-def _check_tools(rows: list[Row], on_done: Progress) -> list[dict[str, Any]]:
+def run(check: Check, on_done: Progress = lambda count: None) -> dict[str, Any]:
+    """How many entries of a check came out right, how long it took, and the exceptions with their reason."""
     started = time.perf_counter()
-    exceptions = []
-    for number, row in enumerate(rows):
-        truth = str(_truth(row))
-        highest = 4.0 if "<tool_call>" in truth else 1.0
-        found = toolcall.score(truth, truth)
-        if found != highest:
-            exceptions.append((str(row.get("id", number)), truth[:60], f"{found} instead of {highest}"))
-        on_done(1)
+    verdicts = check.judge(check.entries, on_done)
+    exceptions = [
+        (name, gold[:80], verdict.reason or ("math-verify finds no equality" if gold else "the file has no answer"))
+        for (name, _, gold), verdict in zip(check.entries, verdicts, strict=True)
+        if not verdict.accepted
+    ]
+    return {
+        "check": check.name,
+        "asked": len(check.entries),
+        "right": len(check.entries) - len(exceptions),
+        "seconds": time.perf_counter() - started,
+        "exceptions": exceptions,
+    }
+
+
+def _accepted(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+    return math.verdicts([shown for _, shown, _ in entries], [gold for _, _, gold in entries], on_done=on_done)
+
+
+def _refused(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+    found = _accepted(entries, on_done)
     return [
-        {
-            "check": "gold turn has the full score",
-            "asked": len(rows),
-            "right": len(rows) - len(exceptions),
-            "seconds": time.perf_counter() - started,
-            "exceptions": exceptions,
-        }
+        Verdict(not verdict.accepted, f"accepts {last_boxed(shown)}" if verdict.accepted else "")
+        for (_, shown, _), verdict in zip(entries, found, strict=True)
     ]
 
 
-def _truth(row: Row) -> object:
+def _alone(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+    """Past the shortcut for equal texts and integers: math-verify itself."""
+    pairs = [(final_answer(shown), gold) for _, shown, gold in entries]
+    return shared_pool().verify(pairs, on_done=lambda: on_done(1))
+
+
+def _full_score(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+    verdicts = []
+    for _, shown, truth in entries:
+        highest = 4.0 if "<tool_call>" in truth else 1.0
+        found = toolcall.score(shown, truth)
+        verdicts.append(Verdict(found == highest, "" if found == highest else f"{found} instead of {highest}"))
+        on_done(1)
+    return verdicts
+
+
+def _truth(row: Row) -> str | None:
     model = row.get("reward_model")
     nested = model.get("ground_truth") if isinstance(model, dict) else None
     truth = row.get("ground_truth", nested)
     return truth if isinstance(truth, str) and ("<tool_call>" in truth or "<response>" in truth) else None
-
-
-def _line(
-    check: str,
-    entries: list[tuple[str, Row, str]],
-    verdicts: list[Verdict],
-    extra: list[tuple[str, str, str]],
-    seconds: float,
-) -> dict[str, Any]:
-    failed = [
-        (name, answer, verdict.reason or "math-verify finds no equality")
-        for (name, _, answer), verdict in zip(entries, verdicts, strict=True)
-        if not verdict.accepted
-    ]
-    return {
-        "check": check,
-        "asked": len(entries) + len(extra),
-        "right": len(entries) - len(failed),
-        "seconds": seconds,
-        "exceptions": [*failed, *extra],
-    }

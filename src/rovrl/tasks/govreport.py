@@ -76,8 +76,7 @@ def settings_from_environment() -> FactSettings:
 
 def factuality(reports: Sequence[object], summaries: Sequence[object]) -> list[float]:
     """LongDocFACTScore of each summary given its whole report; the models are loaded at the first call."""
-    scorer = _scorer or configure()
-    return scorer([as_text(report) for report in reports], [as_text(summary) for summary in summaries])
+    return (_scorer or configure())(reports, summaries)
 
 
 def govreport_reward(

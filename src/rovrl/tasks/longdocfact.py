@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rovrl.errors import RovrlError, require
+from rovrl.tasks.answers import as_text
 from rovrl.tasks.sentences import SPLITTERS
 
 
@@ -63,7 +64,7 @@ class LongDocFACTScore:
         self._sources: OrderedDict[bytes, Source] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, documents: Sequence[str], summaries: Sequence[str]) -> list[float]:
+    def __call__(self, documents: Sequence[object], summaries: Sequence[object]) -> list[float]:
         """The score of each summary given its document; all sentences of the batch share the models' batches."""
         if len(documents) != len(summaries):
             raise ValueError(
@@ -71,14 +72,14 @@ class LongDocFACTScore:
             )
         with self._lock, torch.no_grad():
             split = SPLITTERS[self.settings.splitter]
-            sentences = [split(summary)[: self.settings.max_sentences] for summary in summaries]
+            sentences = [split(as_text(summary))[: self.settings.max_sentences] for summary in summaries]
             flat = [sentence for group in sentences for sentence in group]
             embeddings = self.embed(flat)
             questions: list[tuple[str, str]] = []  # (passage, summary sentence)
             owners: list[int] = []  # the sentence each question is about
             at = 0
             for document, group in zip(documents, sentences, strict=True):
-                source = self.source(document)
+                source = self.source(as_text(document))
                 for offset, passages in enumerate(self.passages(source, embeddings[at : at + len(group)])):
                     questions += [(passage, group[offset]) for passage in passages]
                     owners += [at + offset] * len(passages)
@@ -88,7 +89,7 @@ class LongDocFACTScore:
 
     def source(self, document: str) -> Source:
         """The document's sentences and embeddings, from memory if it was seen before."""
-        key = hashlib.blake2b(document.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = hashlib.blake2b(document.encode(), digest_size=16).digest()
         known = self._sources.get(key)
         if known is None:
             sentences = SPLITTERS[self.settings.splitter](document)
