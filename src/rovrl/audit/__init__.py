@@ -5,7 +5,9 @@
     result.write("outputs/run/audit")        # audit.html and audit.json
 """
 
+from rovrl.audit.compare import Comparison, compare
 from rovrl.audit.result import AuditResult
 from rovrl.audit.rows import Columns
 from rovrl.audit.run import audit
 
+__all__ = ["AuditResult", "Columns", "Comparison", "audit", "compare"]

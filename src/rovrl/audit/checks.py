@@ -93,26 +93,30 @@ def repeated_groups(table: GroupTable) -> NDArray[np.bool_]:
 def group_ratio(rollouts: Rollouts, table: GroupTable) -> tuple[float, float] | None:
     """(F, its standard error if groups were drawn at random): how much more groups differ than responses do.
 
-    The ratio of mean squares between and within groups, of the rewards' ranks (no outlier can blur it), over at most
-    GROUPS_RANKED groups spread over the run. Near 1 if the groups are random sets of responses. None with too few groups.
+    The ratio of mean squares between and within the groups of a step, of the rewards' ranks (no outlier can blur it), over
+    at most GROUPS_RANKED groups. Near 1 if the groups are random sets of the step's responses, below if they were dealt out in
+    turn. None with too few groups.
     """
-    usable = np.flatnonzero(table.finite >= 2)
-    if len(usable) < LEAST_GROUPS:
+    usable = np.flatnonzero(table.finite >= 2)[:GROUPS_RANKED]
+    steps, step, in_step = np.unique(rollouts.step[usable], return_inverse=True, return_counts=True)
+    usable = usable[in_step[step] >= 2]
+    steps, step = np.unique(rollouts.step[usable], return_inverse=True)
+    if len(usable) - len(steps) < LEAST_GROUPS:
         return None
-    usable = usable[:: -(-len(usable) // GROUPS_RANKED)]
     member = np.repeat(np.arange(len(usable)), table.size[usable])
-    first = np.repeat(rollouts.start[usable], table.size[usable])
-    reward = rollouts.reward[first + np.arange(len(member)) - np.repeat(np.cumsum(table.size[usable]) - table.size[usable], table.size[usable])]
+    size = table.size[usable]
+    reward = rollouts.reward[np.arange(len(member)) + np.repeat(rollouts.start[usable] - np.cumsum(size) + size, size)]
     good = ~np.isnan(reward)
     rank, member = _ranks(reward[good]), member[good]
     count = np.bincount(member)
     total, square = np.bincount(member, weights=rank), np.bincount(member, weights=rank * rank)
-    groups, responses = len(count), len(rank)
-    between = float((total**2 / count).sum()) / (groups - 1)  # the ranks are centered: their mean is 0
-    within = float((square - total**2 / count).sum()) / (responses - groups)
-    if within <= 1e-12 * between or within <= 0:
+    explained = float((total**2 / count).sum())
+    by_step = float((np.bincount(step, weights=total) ** 2 / np.bincount(step, weights=count)).sum())
+    between_freedom, within_freedom = len(usable) - len(steps), len(rank) - len(usable)
+    between, within = (explained - by_step) / between_freedom, (float(square.sum()) - explained) / within_freedom
+    if within <= 1e-12 * max(between, 1.0):
         return None
-    return between / within, float(np.sqrt(2 / (groups - 1) + 2 / (responses - groups)))
+    return between / within, float(np.sqrt(2 / between_freedom + 2 / within_freedom))
 
 
 def _ranks(values: Array) -> Array:

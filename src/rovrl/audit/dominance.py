@@ -3,7 +3,7 @@
 GRPO divides by the standard deviation of the whole group, so a few extreme rewards shrink every difference among the others
 (prop:grpo_broadcast). A reward *dominates* if it lies in the at most quarter of its group whose removal at least halves the
 standard deviation of what remains, and if it is farther from the group's median than seven usual spreads: the median over the
-untied groups of a step of their range, in units of the range that normal rewards would have. That says nothing about whether the
+neighbouring untied groups of their range, in units of the range that normal rewards would have. That says nothing about whether the
 reward is wrong; and in 0/1 rewards, however rare the ones, nothing is flagged.
 """
 
@@ -88,7 +88,7 @@ def normal_range(n: int) -> float:
 def dominating(trim: Trims, spread: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
     """(how many rewards dominate, how many of those are the smallest, the standard deviation of the others) per group.
 
-    `spread` [group] is the usual spread at the group's step. Where the others would be tied the group has no contrast to lose,
+    `spread` [group] is the usual spread around the group. Where the others would be tied the group has no contrast to lose,
     but a reward far outside still counts as dominating.
     """
     least = SPREADS * spread

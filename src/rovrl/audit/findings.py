@@ -110,7 +110,8 @@ def _dominating(e: Evidence, limit: Mapping[str, float]) -> list[Finding]:
                 limit["contrast_lost"],
                 f"GRPO's normalisation lost {percent(lost)} of the contrast among the other responses to them; bounded credit "
                 f"would have lost {percent(credit)}",
-                "train with the robust reward channel (rovrl.integrations.trl or .verl), or remove the cause",
+                "train with the robust reward channel (rovrl.integrations.trl or .verl), or remove the cause; if credit still loses "
+                "much, its bound is wide for these rewards: --reward credit_bound=adaptive --reward credit_floor=adaptive shows more",
             )
         )
     return found

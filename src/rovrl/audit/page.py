@@ -27,7 +27,7 @@ def write(result: AuditResult, directory: Path, groups: int = 5000) -> tuple[Pat
     html, data = directory / "audit.html", directory / "audit.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        data.write_text(json.dumps(document, allow_nan=False, indent=1), encoding="ascii")
+        data.write_text(json.dumps(document, allow_nan=False, separators=(",", ":")), encoding="ascii")
         html.write_text(render(document), encoding="ascii")
     except OSError as error:
         raise RovrlError(f"cannot write the audit into {directory}: {error.strerror or error}; name another place with --out") from error

@@ -15,7 +15,7 @@ from rovrl.config import RatioChannel
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
 from rovrl.weight import gspo_mean, soft_rovr
 
-BURST_TIMES = 10.0
+BURST_TIMES = 20.0
 """A response's log weight counts as burst-like from this many times the run's usual size on, ..."""
 BURST_SHARE = 0.5
 """... if SoftRoVR removes at least this share of it."""

@@ -20,8 +20,8 @@ from rovrl.robust.scale import LaggedScale
 
 SIGN_TOLERANCE = 1e-9
 """In standard deviations: an advantage this near to 0 has no sign."""
-ENOUGH_GROUPS = 8
-"""Untied groups from which a step's own usual spread is taken; with fewer, the run's."""
+NEIGHBOURS = 64
+"""Untied groups whose median spread is the usual one."""
 PIECE = 8192
 """Groups handed to the estimators at a time: large enough for vectors, small enough for the cache."""
 
@@ -96,7 +96,7 @@ def group_table(rollouts: Rollouts, channel: RewardChannel, progress: Progress) 
         trimmed[n] = (groups, rewards, dominance.trims(rewards))
         table.spread[groups] = dominance.own_spread(trimmed[n][2])
         table.signature[groups], table.bits[groups] = _signature(rewards), _order_bits(trimmed[n][2].ordered)
-    spread = usual_spread(rollouts.step, table.spread)
+    spread = usual_spread(table.spread)
     done = 0
     for n, (groups, rewards, trim) in trimmed.items():
         _moments(table, groups, rewards, trim)
@@ -109,15 +109,22 @@ def group_table(rollouts: Rollouts, channel: RewardChannel, progress: Progress) 
     return table, channels
 
 
-def usual_spread(step: Counts, own: Array) -> Array:
-    """For each group the usual spread of an untied group of its step, or of the run where a step has too few."""
-    defined = np.isfinite(own)
-    if not defined.any():
-        return np.full(len(step), np.inf)
-    steps, middle, count = step_medians(step[defined], own[defined])
-    place = np.searchsorted(steps, step).clip(max=len(steps) - 1)
-    enough = (steps[place] == step) & (count[place] >= ENOUGH_GROUPS)
-    return np.where(enough, middle[place], np.median(own[defined]))
+def usual_spread(own: Array) -> Array:
+    """For each group the median spread of the NEIGHBOURS untied groups around it, in blocks; infinite if all are tied.
+
+    Of neighbours and not of the run: the rewards' scale may change while training goes on.
+    """
+    defined = np.flatnonzero(np.isfinite(own))
+    if not len(defined):
+        return np.full(len(own), np.inf)
+    blocks = max(1, len(defined) // NEIGHBOURS)
+    edges = np.append(np.arange(blocks) * NEIGHBOURS, len(defined))
+    if blocks > 1:
+        middle = np.median(own[defined[: edges[-2]]].reshape(blocks - 1, NEIGHBOURS), axis=1)
+        middle = np.append(middle, np.median(own[defined[edges[-2] :]]))
+    else:
+        middle = np.array([np.median(own[defined])])
+    return middle[np.searchsorted(defined[edges[:-1]], np.arange(len(own)), side="right").clip(min=1) - 1]
 
 
 def step_medians(step: Counts, values: Array) -> tuple[Counts, Array, Counts]:

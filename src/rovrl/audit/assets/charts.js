@@ -1,3 +1,4 @@
+// A picture is drawn for the width it gets, so that its words keep their size.
 // The three pictures: a measure over the steps, a group's rewards, a response's token log-ratios.
 const METRICS = {
   contrast_lost: ["contrast lost under GRPO", percent],
@@ -11,9 +12,9 @@ const METRICS = {
   branch_moved: ["clip branches SoftRoVR would move", percent],
 };
 
-function stepsChart(steps, metric, chosen, choose) {
+function stepsChart(steps, metric, chosen, choose, width) {
   const [title, format] = METRICS[metric];
-  const values = steps[metric], n = values.length, width = 1000, height = 190, left = 62, bottom = 24;
+  const values = steps[metric], n = values.length, height = 190, left = 62, bottom = 24;
   const known = values.filter((v) => v !== null);
   let low = Math.min(0, ...known), high = Math.max(...known, low + 1e-12);
   if (format === percent && high < 0.01) high = 0.01;
@@ -57,8 +58,8 @@ function scaleFor(values) {
   return { f, bent };
 }
 
-function dotPlot(rewards, original, moved, centers, dominating) {
-  const width = 640, left = 14, right = 14, row = 9;
+function dotPlot(rewards, original, moved, centers, dominating, width) {
+  const left = 14, right = 14, row = 9;
   const shown = rewards.map((r, i) => [r, i]).filter(([r]) => r !== null);
   const all = [...shown.map(([r]) => r), ...Object.values(centers)];
   if (moved !== null) all.push(original[moved]);
@@ -90,15 +91,15 @@ function dotPlot(rewards, original, moved, centers, dominating) {
   const ends = [Math.min(...all), Math.max(...all)];
   plot.append(svg("text", { x: left, y: height - 6 }, number(ends[0])));
   plot.append(svg("text", { x: width - right, y: height - 6, "text-anchor": "end" }, number(ends[1])));
-  if (bent) plot.append(svg("text", { x: width / 2, y: height - 6, "text-anchor": "middle" }, "bent scale: far rewards are drawn nearer"));
+  if (bent) plot.append(svg("text", { x: width / 2, y: height - 6, "text-anchor": "middle" }, width > 420 ? "bent scale: far rewards are drawn nearer" : "bent scale"));
   return plot;
 }
 
-function tokenChart(row, settings) {
+function tokenChart(row, settings, width) {
   const unit = row.unit, values = row.values, n = values.length;
   const s = Estimators.softRovr(values.map((v) => v / unit), settings);
   const band = [Math.log1p(-row.clip[0]), Math.log1p(row.clip[1])];
-  const width = 640, height = 170, left = 58, right = 10;
+  const height = 170, left = 58, right = 10;
   const inner = [...values].map(Math.abs).sort((a, b) => a - b);
   const top = Math.max(1e-12, inner[Math.floor(0.98 * (n - 1))] * 1.3, Math.abs(row.mean) * 1.5, Math.abs(row.soft) * 1.5, band[1] * 1.5, -band[0] * 1.5);
   const x = (i) => left + (i / n) * (width - left - right);
@@ -106,7 +107,7 @@ function tokenChart(row, settings) {
   const cut = values.filter((v) => Math.abs(v) > top).length;
   const say = `${n} token log-ratios; mean ${number(row.mean)}, SoftRoVR ${number(row.soft)}, clip band ${number(band[0])} to ${number(band[1])}`;
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": say });
-  chart.append(svg("rect", { class: "band", x: left, width: width - left - right, y: y(band[1]), height: Math.max(1.5, y(band[0]) - y(band[1])) }));
+  chart.append(svg("rect", { class: "clip-band", x: left, width: width - left - right, y: y(band[1]), height: Math.max(1.5, y(band[0]) - y(band[1])) }));
   chart.append(svg("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }));
   const wide = Math.max(0.7, ((width - left - right) / n) * 0.8);
   values.forEach((v, i) => chart.append(svg("rect", { class: "token", x: x(i), width: wide, y: Math.min(y(v), y(0)), height: Math.max(0.8, Math.abs(y(v) - y(0))) },

@@ -32,3 +32,5 @@ function percent(share) {
   const value = 100 * share;
   return value === 0 || value >= 9.95 ? `${value.toFixed(0)} %` : `${Number(value.toPrecision(2))} %`;
 }
+// The width of the place a picture goes to, in the units of its viewBox.
+const pictureWidth = (node, otherwise = 640) => Math.max(280, Math.min(1400, Math.round(node.clientWidth || otherwise)));

@@ -83,7 +83,7 @@ class GroupView {
     this.now = now;
     this.centers = centers;
     const known = this.rewards.some((r) => r !== null);
-    refill(this.plot, known ? dotPlot(this.rewards, this.group.rewards, this.touched ? this.moved : null, centers, this.group.dominating) : "no finite reward");
+    refill(this.plot, known ? dotPlot(this.rewards, this.group.rewards, this.touched ? this.moved : null, centers, this.group.dominating, pictureWidth(this.plot)) : "no finite reward");
     refill(this.legend, [["mean", "mean"], ["median", "median"], ["rovr", "RoVR reference"]].map(([key, title]) => el("li", { class: key }, el("i", { "aria-hidden": "true" }), `${title} ${number(centers[key], 4)}`)));
     if (this.moved !== null) {
       const value = this.rewards[this.moved];
@@ -103,7 +103,7 @@ class GroupView {
     const head = el("tr", {}, el("th", { scope: "col" }, "#"), el("th", { scope: "col" }, "reward"),
       names.map((name) => el("th", { scope: "col" }, TITLES[name])), logged ? el("th", { scope: "col", class: "wide" }, "logged") : null);
     const rows = this.rewards.map((r, i) => el("tr", { class: this.touched && i === this.moved ? "moved" : null },
-      el("th", { scope: "row" }, i + 1, this.group.dominating.includes(i) ? el("span", { class: "chip bad" }, "dominates") : null),
+      el("th", { scope: "row" }, i + 1, this.group.dominating.includes(i) ? [" ", el("span", { class: "out", role: "img", "aria-label": "dominates", title: "dominates the group" }, "\u25cf")] : null),
       el("td", {}, r === null ? "none" : number(r, 4)),
       names.map((name) => this.cell(now[name][i], top[name], name, i)),
       logged ? el("td", { class: "wide muted" }, number(logged[i], 3)) : null));
@@ -144,7 +144,7 @@ class GroupView {
   }
 
   tokens() {
-    const rows = this.group.tokens ?? [];
+    const rows = [...(this.group.tokens ?? [])].sort((a, b) => Math.abs(b.mean) - Math.abs(a.mean));
     if (!rows.length) return null;
     const seen = new Map();
     const title = (row) => {
@@ -152,11 +152,11 @@ class GroupView {
       const again = seen.get(row.response) > 1 ? `, update ${seen.get(row.response)}` : "";
       return `Response ${row.response + 1}${again}: mean ${number(row.mean)}, SoftRoVR ${number(row.soft)}`;
     };
-    return el("section", { "aria-label": "Token log-ratios" }, el("h3", {}, "Token log-ratios"),
-      el("ul", { class: "legend" }, [["mean", "mean (GSPO)"], ["soft", "SoftRoVR"], ["block", "block centers"], ["band", "clip band"]].map(([key, text]) => el("li", { class: key }, el("i", { "aria-hidden": "true" }), text))),
+    return el("section", { "aria-label": "Token log-ratios" }, el("h3", {}, "Token log-ratios, the largest weight first"),
+      el("ul", { class: "legend" }, [["mean", "mean (GSPO)"], ["soft", "SoftRoVR"], ["block", "block centers"], ["clip", "clip band"]].map(([key, text]) => el("li", { class: key }, el("i", { "aria-hidden": "true" }), text))),
       rows.map((row) => {
         const box = el("details", {}, el("summary", {}, title(row), this.branches(row)));
-        box.addEventListener("toggle", () => { if (box.open && !box.querySelector("svg")) box.append(tokenChart(row, this.doc.ratio_settings)); });
+        box.addEventListener("toggle", () => { if (box.open && !box.querySelector("svg")) box.append(tokenChart(row, this.doc.ratio_settings, pictureWidth(box))); });
         return box;
       }));
   }

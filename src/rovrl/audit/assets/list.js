@@ -1,10 +1,11 @@
 // The list of groups: sorted, filtered, one page of rows at a time.
 const COLUMNS = [
-  { key: "name", title: "Group", text: (g) => groupName(g), value: (g) => g.step * 1e7 + g.id },
+  { key: "name", title: "Step", text: (g) => groupName(g), value: (g) => g.step * 1e7 + g.id },
   { key: "lost", title: "Lost contrast", text: (g) => percent(g.lost), value: (g) => g.lost ?? -1 },
+  { key: "lost_credit", title: "by credit", text: (g) => percent(g.lost_credit), value: (g) => g.lost_credit ?? -1, wide: true },
   { key: "shift", title: "Shift", text: (g) => number(g.shift), value: (g) => Math.abs(g.shift ?? 0), wide: true },
   { key: "flips", title: "Sign changes", text: (g) => whole(g.flips), value: (g) => g.flips },
-  { key: "size", title: "G", text: (g) => whole(g.size), value: (g) => g.size, wide: true },
+  { key: "marks", title: "Marks", text: (g) => marks(g), value: (g) => g.dominating.length * 1000 + g.size - g.finite, left: true },
 ];
 const ONLY = {
   all: ["all groups", () => true],
@@ -18,6 +19,18 @@ const ONLY = {
 };
 const PAGE = 40;
 const groupName = (g) => (g.label ? `step ${g.step}, ${g.label}` : `step ${g.step}, group ${g.id}`);
+const shortName = (g) => {
+  const label = g.label || `group ${g.id}`;
+  return [el("b", {}, String(g.step)), " ", el("span", { class: "muted ellipsis" }, label.length > 16 ? `${label.slice(0, 12)}\u2026` : label)];
+};
+function marks(g) {
+  const chips = [];
+  if (g.dominating.length) chips.push(el("span", { class: "chip bad", title: "rewards that dominate" }, `${g.dominating.length} out`));
+  if (g.tied) chips.push(el("span", { class: "chip" }, "tied"));
+  if (g.single) chips.push(el("span", { class: "chip warn" }, "single"));
+  if (g.finite < g.size) chips.push(el("span", { class: "chip warn" }, `${g.size - g.finite} missing`));
+  return chips;
+}
 
 class GroupList {
   constructor(groups, open) {
@@ -84,7 +97,7 @@ class GroupList {
 
   draw() {
     const { sort, down, step, page } = this.state;
-    const head = COLUMNS.map((c) => el("th", { scope: "col", class: c.wide ? "wide" : null, "aria-sort": c.key === sort ? (down ? "descending" : "ascending") : "none" },
+    const head = COLUMNS.map((c) => el("th", { scope: "col", class: [c.wide ? "wide" : "", c.left ? "left" : ""].join(" "), "aria-sort": c.key === sort ? (down ? "descending" : "ascending") : "none" },
       el("button", { type: "button", "data-sort": c.key, onclick: () => this.set({ sort: c.key, down: c.key === sort ? !down : c.key !== "name" }) }, c.title)));
     refill(document.querySelector("#list thead tr"), head);
     const rows = this.rows.slice(page * PAGE, page * PAGE + PAGE).map((g) => this.row(g));
@@ -98,15 +111,9 @@ class GroupList {
   }
 
   row(g) {
-    const chips = [];
-    if (g.dominating.length) chips.push(el("span", { class: "chip bad" }, `${g.dominating.length} dominating`));
-    if (g.tied) chips.push(el("span", { class: "chip" }, "tied"));
-    if (g.single) chips.push(el("span", { class: "chip warn" }, "single"));
-    if (g.finite < g.size) chips.push(el("span", { class: "chip warn" }, `${g.size - g.finite} missing`));
-    const current = g === this.current;
-    return el("tr", { "data-id": g.id, "aria-current": current ? "true" : null, onclick: () => this.select(g) },
+    return el("tr", { "data-id": g.id, "aria-current": g === this.current ? "true" : null, onclick: () => this.select(g) },
       COLUMNS.map((c, i) => i === 0
-        ? el("th", { scope: "row" }, el("button", { type: "button", class: "ellipsis", title: c.text(g), onclick: (e) => { e.stopPropagation(); this.select(g); } }, c.text(g), chips))
-        : el("td", { class: c.wide ? "wide" : null }, c.text(g))));
+        ? el("th", { scope: "row" }, el("button", { type: "button", "aria-label": groupName(g), onclick: (e) => { e.stopPropagation(); this.select(g); } }, shortName(g)))
+        : el("td", { class: [c.wide ? "wide" : "", c.left ? "left" : ""].join(" ") }, c.text(g))));
   }
 }

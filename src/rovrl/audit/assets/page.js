@@ -33,7 +33,7 @@
 
   const metrics = Object.keys(METRICS).filter((key) => (doc.steps[key] ?? []).some((v) => v !== null));
   refill(byId("metric"), metrics.map((key) => el("option", { value: key }, METRICS[key][0])));
-  const drawSteps = () => refill(byId("steps"), stepsChart(doc.steps, byId("metric").value, list.state.step, (step) => list.set({ step: list.state.step === step ? null : step })));
+  const drawSteps = () => refill(byId("steps"), stepsChart(doc.steps, byId("metric").value, list.state.step, (step) => list.set({ step: list.state.step === step ? null : step }), pictureWidth(byId("steps"), 1000)));
   byId("metric").addEventListener("change", drawSteps);
   list.onstep = drawSteps;
   if (metrics.length) drawSteps();
@@ -63,6 +63,13 @@
     const typing = event.target.matches("input, select, textarea");
     if (typing && event.key !== "Escape") return;
     if (event.key in keys) { event.preventDefault(); keys[event.key](); }
+  });
+
+  let waiting = false;
+  window.addEventListener("resize", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; if (metrics.length) drawSteps(); if (view.group) view.draw(true); });
   });
 
   const wanted = doc.groups.find((g) => location.hash === `#group-${g.id}`);
