@@ -12,6 +12,7 @@ from rovrl import ADVANTAGES, Blocks, RewardChannel, clip_branch, clipped_object
 from rovrl import guarantees as g
 from rovrl.credit import credit_map
 from rovrl.diagnostics import sign_flips
+from rovrl.weight import gspo_mean
 
 BAND = {"clip_low": 0.2, "clip_high": 0.3}
 CREDIT = RewardChannel(scale_source=0.5)
@@ -28,6 +29,15 @@ def test_a_weight_never_leaves_its_relative_error(m, e, where):
     assert error.low * (1 - 1e-12) <= ratio <= error.high * (1 + 1e-12)
     assert abs(ratio - 1) <= error.relative * (1 + 1e-12) + 1e-14
     assert math.exp(e) - 1 == pytest.approx(error.relative, rel=1e-9, abs=1e-15)  # attained upwards
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=40), st.lists(st.floats(-5, 5), max_size=10))
+def test_a_burst_multiplies_gspos_weight_by_its_ratio(tokens, burst):
+    burst = burst[: len(tokens)]
+    before, after = tensor(tokens), tensor(tokens)
+    after[: len(burst)] += tensor(burst)
+    ratio = math.exp(float(gspo_mean(after) - gspo_mean(before)))
+    assert ratio == pytest.approx(g.burst_ratio(burst, len(tokens)), rel=1e-12)
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 0.5), st.sampled_from([-1.0, 1.0])), min_size=1, max_size=30))

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reference
 from rovrl import guarantees as g
 from rovrl.guarantees.efficiency import density_sum
 

@@ -81,6 +81,8 @@ REFUSED = [
     ("advantage_error", lambda: g.policy_value(-0.1, 0.1, **POLICY)),
     ("weight_bound", lambda: g.policy_value(0.1, 0.1, weight_bound=0.0, **POLICY)),
     ("jacobian_error", lambda: g.policy_gradient(0.1, 0.1, math.nan, jacobian_bound=1.0, **POLICY)),
+    ("perturbations", lambda: g.burst_ratio([0.1, 0.2, 0.3], 2)),
+    ("length", lambda: g.burst_ratio([], 0)),
     ("scales", lambda: g.crossfit_weight([1.0, 0.0])),
     ("scales", lambda: g.crossfit_weight([])),
     ("probabilities", lambda: g.crossfit_weight([[1.0], [2.0]], [0.5, 0.6])),

@@ -35,6 +35,7 @@ from rovrl.guarantees.efficiency import (
 from rovrl.guarantees.policy import (
     FlipCounts,
     WeightError,
+    burst_ratio,
     crossfit_weight,
     flip_counts,
     gradient_distortion,
@@ -75,6 +76,7 @@ __all__ = [
     "WeightError",
     "block_replacement",
     "block_tail",
+    "burst_ratio",
     "center_only_clean_bound",
     "center_only_limit",
     "composite_score",

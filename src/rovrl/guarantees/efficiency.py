@@ -34,8 +34,9 @@ def outer_factor(num_levels: int) -> float:
 
         V_K = Σ_{k,ℓ} [min(τ_k, τ_ℓ) − τ_k τ_ℓ] / D_K²,   V_1 = π/2 (the median),   V_K → π/3
 
-    By thm:efficiency_transfer, √(Bn)(θ̂ − θ_ρ) → N(0, ν² V_K) for equal clean blocks; this holds under ass:transfer
-    (locally normal block centers, a B^(-1/2) initializer, an o(B^(-1/4)) scale), not for tie-rich rewards.
+    By thm:efficiency_transfer, √(Bn)(θ̂ − θ_ρ) → N(0, ν² V_K) for equal clean blocks (eq:efficiency_linearization is the
+    expansion behind it); this holds under ass:transfer (locally normal block centers, a B^(-1/2) initializer, an
+    o(B^(-1/4)) scale), not for tie-rich rewards.
     """
     K = count("num_levels", num_levels, 1)
     # τ_k is the smaller one of a pair 2(K − k) + 1 times, so the double sum is a single one.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rovrl.guarantees.premises import error_radius, finite, non_negative, numbers, positive, probability
+from rovrl.guarantees.premises import count, error_radius, finite, non_negative, numbers, positive, probability
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,20 @@ def weight_error(log_error: float) -> WeightError:
     """
     e_m = error_radius("log_error", log_error)
     return WeightError(math.exp(-e_m), _exp(e_m), _exp(e_m) if e_m > 700 else math.expm1(e_m))
+
+
+def burst_ratio(perturbations: Iterable[float], length: int) -> float:
+    """q'/q, how a burst on some tokens multiplies GSPO's weight of a response of `length` tokens: eq:burst_ratio.
+
+        q'/q = exp(T⁻¹ Σ_{t∈C} δ_t)
+
+    Exact for the mean of token log-ratios. A weight q < u crosses the upper clip boundary once this exceeds u/q.
+    """
+    T = count("length", length, 1)
+    shifts = numbers("perturbations", perturbations, least=0)
+    if len(shifts) > T:
+        raise ValueError(f"perturbations must be at most one per token ({T}), not {len(shifts)}")
+    return _exp(math.fsum(shifts) / T)
 
 
 def ratio_flips(
