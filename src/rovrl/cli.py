@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("rovrl.train.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
     "audit": ("rovrl.audit.cli", "what did the group statistics do to my run? Offline, on saved rollouts"),
     "eval": ("rovrl.evaluate.command", "a model on the paper's suites; compare two evaluations; check the scorer"),
+    "doctor": ("rovrl.doctor", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""
 
