@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("default", max_examples=40, deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile("default", max_examples=25, deadline=None, derandomize=True, database=None)
 hypothesis.settings.register_profile("thorough", max_examples=2000, deadline=None, database=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 torch.set_num_threads(1)

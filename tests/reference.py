@@ -196,19 +196,19 @@ def soft_step(u, gamma):
 
 
 def corrected(centers, sizes, start, nu, K, step):
-    """eq:rovr with `step` as the indicator."""
+    """eq:rovr with `step(u_bk, center_b)` as the indicator."""
     tau, delta, D = quantile_grid(K)
     W = sum(math.sqrt(n) for n in sizes)
     total = 0.0
     for center, n in zip(centers, sizes, strict=True):
         for t, d in zip(tau, delta, strict=True):
-            total += step(center - start - nu * d / math.sqrt(n)) - t
+            total += step(center - start - nu * d / math.sqrt(n), center) - t
     return start - nu / (D * W) * total
 
 
-def tie_tolerance(centers, nu, relative=1e-9):
-    """What counts as a tie: relative to the pooled scale, plus a few ulp of the centers."""
-    return relative * nu + 16 * np.finfo(np.float64).eps * max(abs(m) for m in centers)
+def tie_tolerance(center, start, nu, relative=1e-9):
+    """What counts as a tie with one block: relative to the pooled scale, plus a few ulp of the two centers compared."""
+    return relative * nu + 4 * np.finfo(np.float64).eps * (abs(center) + abs(start))
 
 
 # ---------------------------------------------------------------------------------------------- the six references
@@ -237,10 +237,14 @@ def references(name, x, members, *, c=1.0, K=9, a_min=1e-6, nu_min=1e-6, nu_max=
         else:
             scale = pooled_scale([b[row] for b in blocks], centers, c, a_min, nu_min, nu_max)
         scale = scale if nu is None else clip(nu, nu_min, nu_max)
-        tolerance = tie_tolerance(centers, scale, tie)
-        step = (lambda u, w=tolerance: hard_step(u, w)) if gamma is None else (lambda u: soft_step(u, gamma))
-        out.append(corrected(centers, sizes, start, scale, K, step))
+        out.append(corrected(centers, sizes, start, scale, K, _step(start, scale, tie, gamma)))
     return np.array(out, dtype=np.float64)
+
+
+def _step(start, nu, tie, gamma):
+    if gamma is not None:
+        return lambda u, _: soft_step(u, gamma)
+    return lambda u, center: hard_step(u, tie_tolerance(center, start, nu, tie))
 
 
 def reference(name, x, members, **settings):
@@ -283,7 +287,7 @@ def soft_rovrs(
             out.append(middle[0])
         else:
             nu = clip(float(nu), nu_min, nu_max)
-            out.append(corrected(middle, sizes, float(start), nu, K, lambda u: soft_step(u, gamma)))
+            out.append(corrected(middle, sizes, float(start), nu, K, lambda u, _: soft_step(u, gamma)))
     return np.array(out)
 
 

@@ -1,0 +1,108 @@
+"""The frame of the command line: help without heavy imports, sentences on errors, exit statuses."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rovrl import cli
+
+
+def run(*words):
+    script = Path(sys.executable).parent / "rovrl"
+    return subprocess.run([script, *words], capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """A registry with one command of each temper."""
+    (tmp_path / "cmd_fine.py").write_text(
+        "EXAMPLE = 'example:\\n  rovrl fine --times 3'\n"
+        "def add_arguments(parser): parser.add_argument('--times', type=int, default=1)\n"
+        "def run(args): print('fine ' * args.times); return 0\n"
+    )
+    (tmp_path / "cmd_sad.py").write_text(
+        "from rovrl.errors import RovrlError\n"
+        "def add_arguments(parser): pass\n"
+        "def run(args): raise RovrlError('no rewards in x.json: give a file with a column reward')\n"
+    )
+    (tmp_path / "cmd_lost.py").write_text(
+        "from rovrl.errors import RovrlError\nraise RovrlError('this needs a package')\n"
+    )
+    (tmp_path / "cmd_stopped.py").write_text(
+        "def add_arguments(parser): pass\ndef run(args): raise KeyboardInterrupt\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    table = {name: (f"cmd_{name}", f"the {name} one") for name in ("fine", "sad", "lost", "stopped")}
+    monkeypatch.setattr(cli, "COMMANDS", table)
+    yield table
+    for name in table:
+        sys.modules.pop(f"cmd_{name}", None)
+
+
+def test_without_words_the_commands_are_listed(commands, capsys):
+    assert cli.main([]) == 0
+    out = capsys.readouterr().out
+    assert all(f"the {name} one" in out for name in commands)
+    assert not any(f"cmd_{name}" in sys.modules for name in commands)
+
+
+def test_a_command_runs_and_its_status_is_returned(commands, capsys):
+    assert cli.main(["fine", "--times", "2"]) == 0
+    assert "fine fine" in capsys.readouterr().out
+
+
+def test_the_help_of_a_command_shows_its_example(commands, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(["fine", "--help"])
+    assert leaving.value.code == 0
+    out = capsys.readouterr().out
+    assert "rovrl fine --times 3" in out
+    assert "the fine one" in out
+
+
+def test_an_error_for_the_user_is_one_sentence_and_status_two(commands, capsys):
+    assert cli.main(["sad"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == "rovrl: no rewards in x.json: give a file with a column reward\n"
+    assert captured.out == ""
+
+
+def test_a_command_whose_packages_are_missing_says_so_with_status_two(commands, capsys):
+    assert cli.main(["lost"]) == 2
+    assert capsys.readouterr().err == "rovrl: this needs a package\n"
+
+
+def test_an_interrupt_is_status_130_and_no_traceback(commands, capsys):
+    assert cli.main(["stopped"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_status_two_and_lists_the_known_ones(commands, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(["trian"])
+    assert leaving.value.code == 2
+    err = capsys.readouterr().err
+    assert "trian" in err
+    assert "fine" in err
+
+
+def test_every_registered_command_has_help_with_an_example(capsys):
+    assert cli.COMMANDS
+    for name in cli.COMMANDS:
+        with pytest.raises(SystemExit) as leaving:
+            cli.main([name, "--help"])
+        assert leaving.value.code == 0, name
+        assert f"rovrl {name}" in capsys.readouterr().out.split("usage:")[1].split("\n", 1)[1], f"{name} has no example"
+
+
+def test_the_console_script_lists_its_commands_and_fails_softly():
+    shown = run("--help")
+    assert shown.returncode == 0
+    assert "COMMAND" in shown.stdout
+    unknown = run("no-such-command")
+    assert unknown.returncode == 2
+    assert "Traceback" not in unknown.stderr

@@ -1,0 +1,43 @@
+"""Every python block of the README runs, in order and in a process of its own, and prints what the README says it prints."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+
+
+def examples(text):
+    """(code, expected output or None) per python block; a ```text block right after one is its output."""
+    blocks = list(BLOCK.finditer(text))
+    out = []
+    for this, following in zip(blocks, [*blocks[1:], None], strict=True):
+        if this[1] == "python":
+            adjacent = (
+                following is not None and following[1] == "text" and not text[this.end() : following.start()].strip()
+            )
+            out.append((this[2], following[2] if adjacent else None))
+    return out
+
+
+def test_blocks_are_paired_with_the_output_that_follows_them():
+    text = "```python\nprint(1)\n```\n\n```text\n1\n```\nwords\n```python\nx = 2\n```\nwords\n```text\nno output\n```\n"
+    assert examples(text) == [("print(1)\n", "1\n"), ("x = 2\n", None)]
+
+
+def test_the_readme_has_at_least_one_example_with_output():
+    assert any(output for _, output in examples((ROOT / "README.md").read_text()))
+
+
+@pytest.mark.parametrize("number", range(len(examples((ROOT / "README.md").read_text()))))
+def test_the_readmes_code_prints_what_it_says(number, tmp_path):
+    code, expected = examples((ROOT / "README.md").read_text())[number]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    if expected is not None:
+        lines = [line.rstrip() for line in done.stdout.strip().splitlines()]
+        assert lines == [line.rstrip() for line in expected.strip().splitlines()]
