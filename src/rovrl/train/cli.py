@@ -9,6 +9,7 @@ from rovrl.train.job import SPIKES, Job
 from rovrl.train.methods import METHODS
 from rovrl.train.mismatch import PRECISIONS
 from rovrl.train.rewards import KINDS
+from rovrl.train.world import WORLDS
 
 EXAMPLE = """\
 examples:
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default = Job()
     what = parser.add_argument_group("what to train")
     what.add_argument("--config", metavar="YAML", help="train your own model: TRL-style settings (docs/train.md)")
-    what.add_argument("--model", choices=["tiny", "smollm2"], default="tiny", help="the embedded model (default: tiny)")
+    what.add_argument("--model", choices=list(WORLDS), default=default.model, help="the embedded model (default: tiny)")
     what.add_argument("--sweep", metavar="NAME", help="a whole set of runs by name: evidence")
     what.add_argument(
         "--method", default=None, metavar="A,B", help="methods, separated by commas (default: gspo,rovr-gspo)"
@@ -74,10 +75,6 @@ def run(args: argparse.Namespace) -> int:
         from rovrl.train import sweep
 
         return sweep.run(args)
-    if args.model == "smollm2":
-        from rovrl.train import smollm2
-
-        return smollm2.run(args)
     from rovrl.train import embedded
 
     return embedded.run(args)

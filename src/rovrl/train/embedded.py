@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -11,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError, require
-from rovrl.tasks import arithmetic
 from rovrl.train.compare import Row, as_json, pairs, percent, points, table, title
 from rovrl.train.contamination import parse
 from rovrl.train.job import SPIKES, Job, finished, prepare, write_json
 from rovrl.train.methods import chosen
 from rovrl.train.pool import Order, run_all
 from rovrl.train.rewards import KINDS
-from rovrl.train.warmup import WarmUp, warmed_up
+from rovrl.train.warmup import WarmUp
+from rovrl.train.world import WORLDS
 
 RUNS = Path("runs")
 DEFAULT_METHODS = "gspo,rovr-gspo"
@@ -34,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     for order in orders:
         prepare(order.job, order.directory, args.resume)
     print("\n".join(preamble(orders[0].job)), flush=True)
-    warm = {orders[0].job.warm_up.seed: warm_model(orders[0].job.warm_up)}
+    warm = {orders[0].job.warm_up.seed: starting_model(orders[0].job)}
     print(f"training {len(orders)} runs, {min(args.workers, len(orders))} at a time, in {out}", flush=True)
     run_all(orders, warm, args.workers, resume=True)
     finish(out, orders, methods, args.compare)
@@ -50,9 +49,11 @@ def jobs(args: argparse.Namespace, methods: Sequence[str]) -> list[Job]:
     if args.clean and args.contaminate:
         raise RovrlError("--clean and --contaminate contradict each other: leave one out")
     names = ("generations", "prompts", "group", "updates", "learning_rate", "evaluate_every", "checkpoint_every")
-    changes: dict[str, Any] = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given: dict[str, Any] = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    changes = dict(WORLDS[args.model].sizes) | given
     recipe = {"steps": args.warm_up_steps, "seed": args.warm_up_seed}
     base = Job(
+        model=args.model,
         reward=args.reward,
         contamination=() if args.clean else tuple(args.contaminate or [SPIKES]),
         rollout=args.rollout,
@@ -79,9 +80,7 @@ def preamble(job: Job) -> list[str]:
     """What is planted, said plainly."""
     planted = [str(parse(text)) for text in job.contamination]
     lines = [
-        "Task: four-digit addition on a scratchpad, by a 0.24M-parameter model with Qwen3's architecture.",
-        f"Planted: the model learnt from a textbook that misprints {arithmetic.MISPRINTED_PAIRS} of the 100 digit sums "
-        f"in {arithmetic.MISPRINT_RATE:.0%} of the cases; reinforcement learning has to find the right ones.",
+        *job.world.facts,
         f"Reward: {job.reward}" + (" (prompt offset + 0.33 x right + noise)" if job.reward == "score" else " (0 or 1)"),
         f"Planted corruption: {', '.join(planted) or 'none'}, in units of {KINDS[job.reward].unit:g}; "
         "the same responses are hit for every method.",
@@ -91,8 +90,8 @@ def preamble(job: Job) -> list[str]:
     return lines
 
 
-def warm_model(recipe: WarmUp) -> Path:
-    """The warmed-up model from the cache, or trained now with a bar that says how long it takes."""
+def starting_model(job: Job) -> Path:
+    """The model of the job's world from the cache, or made now with a bar that says how long it takes."""
     import torch
     from rich.console import Console
     from rich.progress import Progress
@@ -102,8 +101,8 @@ def warm_model(recipe: WarmUp) -> Path:
     try:
         with Progress(console=Console(stderr=True), transient=True) as progress:
             bar = progress.add_task("warming up (once; later runs take it from the cache)", total=None, visible=False)
-            return warmed_up(
-                recipe, progress=lambda done, total: progress.update(bar, completed=done, total=total, visible=True)
+            return job.world.model(
+                job.warm_up, lambda done, total: progress.update(bar, completed=done, total=total, visible=True)
             )
     finally:
         torch.set_num_threads(threads)
@@ -130,7 +129,7 @@ def print_table(rows: Sequence[Row]) -> None:
     from rich.table import Table
 
     seeds = len(rows[0].seeds)
-    shown = Table(title=f"greedy accuracy on 500 held-out problems, %, {seeds} seed{'s' * (seeds > 1)} [95 % interval]")
+    shown = Table(title=f"greedy accuracy on the held-out problems, %, {seeds} seed{'s' * (seeds > 1)} [95 % interval]")
     for name in ("method", "before", "after", "sd of seeds", f"minus {title(rows[0].method)}, points"):
         shown.add_column(name, justify="left" if name == "method" else "right")
     for row in rows:
@@ -145,8 +144,3 @@ def print_table(rows: Sequence[Row]) -> None:
 def command() -> str:
     """The command that is running."""
     return " ".join(["rovrl", *sys.argv[1:]])
-
-
-def load(out: Path) -> list[dict[str, Any]]:
-    """The results of every finished run below a directory."""
-    return [json.loads(file.read_text()) for file in sorted(out.glob("*/result.json"))]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from rovrl.tasks import arithmetic
-
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from rovrl.train.world import World
 
 
 class Estimate(NamedTuple):
@@ -24,15 +24,17 @@ class Estimate(NamedTuple):
 
 
 @torch.no_grad()
-def greedy_responses(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, problems: Sequence[str]) -> list[str]:
-    """The model's greedy response to each problem; the problems all have one length, so nothing is padded."""
-    training, model_any = model.training, _as_any(model)
+def greedy_responses(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, problems: Sequence[str], max_tokens: int
+) -> list[str]:
+    """The model's greedy response to each problem."""
+    training = model.training
     model.eval()
-    encoded = tokenizer(list(problems), return_tensors="pt", add_special_tokens=False)
-    out = model_any.generate(
+    encoded = tokenizer(list(problems), return_tensors="pt", padding=True, padding_side="left")
+    out: Any = model.generate(  # pyright: ignore[reportCallIssue]
         input_ids=encoded["input_ids"],
         attention_mask=encoded["attention_mask"],
-        max_new_tokens=arithmetic.MAX_RESPONSE_TOKENS,
+        max_new_tokens=max_tokens,
         do_sample=False,
         pad_token_id=tokenizer.pad_token_id,
     )
@@ -40,10 +42,11 @@ def greedy_responses(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
     return tokenizer.batch_decode(out[:, encoded["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-def verdicts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, problems: Sequence[str]) -> np.ndarray:
-    """[problem] whether the greedy response is right, as bool."""
-    responses = greedy_responses(model, tokenizer, problems)
-    return np.array([arithmetic.score(p, r) > 0 for p, r in zip(problems, responses, strict=True)])
+def verdicts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, world: World) -> np.ndarray:
+    """[problem] whether the greedy response to each held-out problem is right, as bool."""
+    problems = world.held_out()
+    responses = greedy_responses(model, tokenizer, problems, world.max_response_tokens)
+    return np.array([world.score(p, r) > 0 for p, r in zip(problems, responses, strict=True)])
 
 
 def proportion(right: np.ndarray) -> Estimate:
@@ -83,7 +86,3 @@ def pack(right: np.ndarray) -> str:
 def unpack(text: str, count: int) -> np.ndarray:
     """The `count` bools that `pack` wrote."""
     return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))[:count].astype(bool)
-
-
-def _as_any(value: Any) -> Any:
-    return value

@@ -22,9 +22,9 @@ from rovrl.train.contamination import parse
 from rovrl.train.methods import METHODS
 from rovrl.train.rewards import KINDS
 from rovrl.train.warmup import WarmUp
+from rovrl.train.world import WORLDS, World
 
 SPIKES = "spikes:rate=0.1,size=16"
-COMPLETE = "complete"
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -34,6 +34,7 @@ class Job:
 
     method: str = "rovr-gspo"
     seed: int = 1
+    model: str = "tiny"
     reward: str = "score"
     contamination: tuple[str, ...] = (SPIKES,)
     rollout: str | None = None
@@ -54,6 +55,8 @@ class Job:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise RovrlError(f"method {self.method!r} is not known; choose one of {', '.join(METHODS)}")
+        if self.model not in WORLDS:
+            raise RovrlError(f"model {self.model!r} is not known; choose one of {', '.join(WORLDS)}")
         if self.reward not in KINDS:
             raise RovrlError(f"reward {self.reward!r} is not known; choose one of {', '.join(KINDS)}")
         for text in self.contamination:
@@ -76,6 +79,11 @@ class Job:
     def steps(self) -> int:
         """Optimizer steps of the whole run."""
         return self.generations * self.updates
+
+    @property
+    def world(self) -> World:
+        """The model and task of the job."""
+        return WORLDS[self.model]
 
     @property
     def label(self) -> str:
@@ -103,7 +111,8 @@ def prepare(job: Job, directory: Path, resume: bool) -> None:
         before = json.loads(config.read_text())["job"]
         if not resume:
             raise RovrlError(f"{directory} already holds a run; continue it with --resume or choose another --out")
-        changed = [name for name, value in job.to_dict().items() if before.get(name) != _plain(value)]
+        was, now = Job.from_dict(before).to_dict(), job.to_dict()
+        changed = [name for name in now if now[name] != was[name]]
         if changed:
             raise RovrlError(
                 f"{directory} holds a run with another {', '.join(changed)}; a resumed run must be the same job "
@@ -123,12 +132,6 @@ def finished(directory: Path) -> dict[str, Any] | None:
         return json.loads((directory / "result.json").read_text())
     except (OSError, ValueError):
         return None
-
-
-def last_checkpoint(directory: Path) -> Path | None:
-    """The newest whole checkpoint; one that was being written when the run was killed does not count."""
-    whole = [mark.parent for mark in (directory / "checkpoints").glob(f"checkpoint-*/{COMPLETE}")]
-    return max(whole, key=lambda place: int(place.name.rpartition("-")[2]), default=None)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -166,7 +169,3 @@ def versions() -> dict[str, str]:
 
     packages = ("rovrl", "torch", "trl", "transformers", "accelerate", "datasets")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from rovrl.records import read_steps
-from rovrl.tasks import arithmetic
 from rovrl.train.chart import STYLE, Series, line_chart, smoothed
 from rovrl.train.compare import Comparison, Row, percent, points, title
 from rovrl.train.job import finished, read_lines, versions
@@ -63,7 +62,7 @@ def _table(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    note = f"Greedy accuracy on 500 held-out problems with 95 % intervals; seeds {seeds}."
+    note = f"Greedy accuracy on the held-out problems with 95 % intervals; seeds {seeds}."
     if len(rows[0].seeds) == 1:
         note += " One seed: the intervals hold the choice of problems, not the spread between runs."
     return f"<h2>Accuracy</h2>{_html_table(head, body)}<p><small>{escape(note)}</small></p>"
@@ -136,18 +135,18 @@ def credit_for_being_right(orders: Sequence[Order]) -> tuple[list[float], list[f
             continue
         columns = ["update", "group", "prompt", "completion", "advantage", "contamination"]
         for step, rows in read_steps(order.directory, columns):
-            found.setdefault(step, []).extend(_contrasts(rows.to_pydict()))
+            found.setdefault(step, []).extend(_contrasts(rows.to_pydict(), order.job.world.score))
     steps = sorted(step for step in found if found[step])
     return [float(s) for s in steps], smoothed([float(np.mean(found[s])) for s in steps], 5)
 
 
-def _contrasts(rows: dict[str, list[Any]]) -> Iterator[float]:
+def _contrasts(rows: dict[str, list[Any]], score: Callable[[str, str], float]) -> Iterator[float]:
     groups: dict[str, tuple[list[float], list[float]]] = {}
     for group, problem, text, advantage, label in zip(
         *(rows[name] for name in ("group", "prompt", "completion", "advantage", "contamination")), strict=True
     ):
         if not label:
-            groups.setdefault(group, ([], []))[int(arithmetic.score(problem, text))].append(advantage)
+            groups.setdefault(group, ([], []))[int(score(problem, text))].append(advantage)
     for wrong, right in groups.values():
         if wrong and right:
             yield sum(right) / len(right) - sum(wrong) / len(wrong)
@@ -188,7 +187,7 @@ def _last_group(order: Order) -> str:
     body = [
         (
             f"{row['prompt']}{row['completion']}",
-            "yes" if arithmetic.score(row["prompt"], row["completion"]) else "no",
+            "yes" if order.job.world.score(row["prompt"], row["completion"]) else "no",
             "–" if row["reward"] is None else f"{row['reward']:.2f}",
             f"{row['advantage']:+.2f}",
             row["contamination"] or "–",

@@ -63,7 +63,9 @@ class EmbeddedReward:
         clamp: tuple[float, float] | None = None,
         updates: int = 1,
         group: int = 16,
+        score: Callable[[str, str], float] = arithmetic.score,
     ) -> None:
+        self.score = score
         self.kind, self.seed, self.clamp, self.updates, self.group = KINDS[kind], seed, clamp, updates, group
         self.early = [c for c in plan if c.before_reward]
         self.late = [c for c in plan if not c.before_reward]
@@ -75,7 +77,7 @@ class EmbeddedReward:
     ) -> list[float]:
         """One reward per completion, before spikes and the like; only the verdicts may have been flipped."""
         step = trainer_state.global_step // self.updates + 1
-        verdicts = np.array([arithmetic.score(p, c) for p, c in zip(prompts, completions, strict=True)])
+        verdicts = np.array([self.score(p, c) for p, c in zip(prompts, completions, strict=True)])
         if hooks.get("log_metric"):
             hooks["log_metric"]("true_accuracy", float(verdicts.mean()))
         return self.rewards(verdicts, prompts, step).tolist()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -13,21 +10,19 @@ from typing import Any
 import torch
 import transformers
 from datasets import Dataset
-from transformers import AutoTokenizer, Qwen3ForCausalLM, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
-from rovrl.errors import RovrlError
 from rovrl.integrations.trl import RoVRConfig, RoVRTrainer
-from rovrl.tasks import arithmetic
 from rovrl.train import evaluate
 from rovrl.train.contamination import parse
-from rovrl.train.job import COMPLETE, Job, Report, finished, keep_lines_up_to, last_checkpoint, read_lines, write_json
+from rovrl.train.job import Job, Report, finished, keep_lines_up_to, read_lines, write_json
 from rovrl.train.methods import METHODS
 from rovrl.train.mismatch import MismatchedRollouts
 from rovrl.train.rewards import KINDS, EmbeddedReward
+from rovrl.train.storage import COMPLETE, last_checkpoint, step_of, storage_sentence
 
 CLOCKS = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "epoch")
 """Logged by TRL and left out of metrics.jsonl, whose rows must be the same in every repetition of a run."""
-TRAINING_PROBLEMS = 4000
 
 
 class EmbeddedTrainer(MismatchedRollouts, RoVRTrainer):
@@ -45,8 +40,8 @@ def run(job: Job, directory: Path, warm: Path, report: Report = lambda event: No
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    checkpoint = last_checkpoint(directory)
-    start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else -1
+    checkpoint = last_checkpoint(directory / "checkpoints")
+    start = step_of(checkpoint) if checkpoint else -1
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         keep_lines_up_to(directory / name, start)
     watch = Watch(job, directory, report)
@@ -55,7 +50,7 @@ def run(job: Job, directory: Path, warm: Path, report: Report = lambda event: No
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except OSError as error:
-        raise _storage_sentence(error, directory) from error
+        raise storage_sentence(error, directory) from error
     result = summary(job, directory) | {
         "cpu_seconds": round(time.process_time() - began, 1),
         "from_step": max(start, 0),
@@ -68,12 +63,12 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
     """The trainer of a job, at its start."""
     clamp = KINDS[job.reward].clamp if METHODS[job.method].clamp else None
     plan = [parse(text) for text in job.contamination]
-    reward = EmbeddedReward(job.reward, job.seed, plan, clamp, job.updates, job.group)
+    reward = EmbeddedReward(job.reward, job.seed, plan, clamp, job.updates, job.group, job.world.score)
     trainer = EmbeddedTrainer(
-        model=Qwen3ForCausalLM.from_pretrained(warm),
+        model=AutoModelForCausalLM.from_pretrained(warm, dtype=torch.float32),
         reward_funcs=[reward],
         args=settings(job, directory),
-        train_dataset=Dataset.from_dict({"prompt": arithmetic.training_problems(TRAINING_PROBLEMS, job.seed)}),
+        train_dataset=Dataset.from_dict({"prompt": job.world.training_problems(job.world.problems, job.seed)}),
         processing_class=AutoTokenizer.from_pretrained(warm),
         callbacks=callbacks,
         reward_transform=reward.corrupt,
@@ -97,7 +92,7 @@ def settings(job: Job, directory: Path) -> RoVRConfig:
         steps_per_generation=job.updates,
         gradient_accumulation_steps=1,
         num_generations=job.group,
-        max_completion_length=arithmetic.MAX_RESPONSE_TOKENS,
+        max_completion_length=job.world.max_response_tokens,
         temperature=1.0,
         epsilon=job.clip_low,
         epsilon_high=job.clip_high,
@@ -155,7 +150,8 @@ class Watch(TrainerCallback):
 
     def evaluate(self, step: int) -> None:
         """Greedy accuracy on the held-out problems; draws nothing from the run's generators."""
-        right = evaluate.verdicts(self.trainer.model, self.trainer.processing_class, arithmetic.held_out())
+        trainer: Any = self.trainer
+        right = evaluate.verdicts(trainer.model, trainer.processing_class, self.job.world)
         row = {"step": step, "generation": step // self.job.updates, "accuracy": float(right.mean())}
         self.append("evaluations.jsonl", row | {"problems": right.size, "right": evaluate.pack(right)})
         self.report({"step": step, "accuracy": row["accuracy"]})
@@ -173,13 +169,3 @@ def summary(job: Job, directory: Path) -> dict[str, Any]:
     values = {name: [row[name] for row in rows if isinstance(row.get(name), int | float)] for name in names}
     averages = {name: sum(numbers) / len(numbers) for name, numbers in values.items() if numbers}
     return {"job": job.to_dict(), "evaluations": curve, "averages": averages}
-
-
-def _storage_sentence(error: OSError, directory: Path) -> RovrlError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    free = shutil.disk_usage(directory).free >> 20 if directory.exists() else 0
-    reason = f"the disk is full ({free} MiB left)" if full else os.strerror(error.errno or errno.EIO)
-    return RovrlError(
-        f"the run in {directory} stopped: {reason}; its finished steps are kept, "
-        "make room and go on with the same command and --resume"
-    )

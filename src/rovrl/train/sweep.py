@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError
-from rovrl.train.embedded import warm_model
+from rovrl.train.embedded import starting_model
 from rovrl.train.job import Job, finished
 from rovrl.train.pool import Order, run_all
 from rovrl.train.sweep_settings import FURTHER, MAIN
@@ -30,8 +30,7 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out or "results/embedded")
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
     print(f"{sum(bool(finished(o.directory)) for o in orders)} of {len(orders)} runs are finished in {out}", flush=True)
-    seeds = {order.job.warm_up for order in orders}
-    warm = {recipe.seed: warm_model(recipe) for recipe in seeds}
+    warm = {job.warm_up.seed: starting_model(job) for job in {o.job.warm_up: o.job for o in orders}.values()}
     try:
         run_all(orders, warm, args.workers, resume=True, title="evidence")
     finally:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,11 +14,11 @@ import torch
 
 from rovrl.errors import RovrlError, require
 from rovrl.tasks import arithmetic
+from rovrl.train.store import cached
 
 if TYPE_CHECKING:
     from transformers import Qwen3ForCausalLM
 
-MANIFEST = "manifest.json"
 LEAST_STEPS = 20
 """A tenth of the steps raises the learning rate; fewer leave nothing to raise it in."""
 
@@ -52,40 +49,9 @@ class WarmUp:
 def warmed_up(recipe: WarmUp, cache: Path | None = None, progress: Callable[[int, int], None] | None = None) -> Path:
     """The directory of the warmed-up model and tokenizer, built first where the cache has no intact copy.
 
-    `progress(step, steps)` is called only while building. A copy whose files differ from its manifest is built anew.
-    Two processes may build at the same time: the first to finish wins, both get the same weights.
+    `progress(step, steps)` is called only while building.
     """
-    place = (cache or cache_directory()) / f"warm-up-{recipe.key()}"
-    if intact(place):
-        return place
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".building-", dir=place.parent))
-    except OSError as error:
-        raise RovrlError(
-            f"the warmed-up model cannot be stored in {place.parent} ({error.strerror}); "
-            "set ROVRL_CACHE to a directory that can be written"
-        ) from None
-    try:
-        _save(train(recipe, progress), draft)
-        return _publish(draft, place)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def cache_directory() -> Path:
-    """`$ROVRL_CACHE`, or the user's cache directory for rovrl."""
-    chosen = os.environ.get("ROVRL_CACHE")
-    return Path(chosen) if chosen else Path(require("platformdirs", extra="train").user_cache_dir("rovrl"))
-
-
-def intact(place: Path) -> bool:
-    """Whether `place` holds a manifest and exactly the bytes that the manifest lists."""
-    try:
-        listed = json.loads((place / MANIFEST).read_text())
-        return bool(listed) and all(_digest(place / name) == digest for name, digest in listed.items())
-    except (OSError, ValueError, AttributeError):
-        return False
+    return cached(f"warm-up-{recipe.key()}", lambda place: _save(train(recipe, progress), place), cache)
 
 
 def train(recipe: WarmUp, progress: Callable[[int, int], None] | None = None) -> Qwen3ForCausalLM:
@@ -145,23 +111,3 @@ def _save(model: Qwen3ForCausalLM, place: Path) -> None:
     require("transformers", extra="train").logging.disable_progress_bar()
     model.save_pretrained(place)
     arithmetic.tokenizer().save_pretrained(place)
-    listed = {file.name: _digest(file) for file in sorted(place.iterdir())}
-    (place / MANIFEST).write_text(json.dumps(listed, indent=1))
-
-
-def _publish(draft: Path, place: Path) -> Path:
-    """Moves a finished draft to its place; a broken copy that stands there is removed, an intact one is kept."""
-    for _ in range(2):
-        try:
-            os.rename(draft, place)  # atomic on one file system, and fails if the place is taken
-        except OSError:
-            if intact(place):
-                return place
-            shutil.rmtree(place, ignore_errors=True)
-        else:
-            return place
-    raise RovrlError(f"the warmed-up model cannot be moved to {place}; remove that directory and start again")
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

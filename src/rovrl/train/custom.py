@@ -1,0 +1,119 @@
+"""`rovrl train --config run.yaml`: a practitioner's model, data and reward under RoVRTrainer.
+
+Works under `accelerate launch -m rovrl.train --config run.yaml` as well: every process comes through here, the first writes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import TrainerCallback
+
+from rovrl.errors import RovrlError
+from rovrl.integrations.trl import RoVRTrainer
+from rovrl.train.contamination import Contamination, contaminate, parse
+from rovrl.train.custom_settings import Custom, load_data, read
+from rovrl.train.job import keep_lines_up_to, write_json
+from rovrl.train.storage import COMPLETE, last_checkpoint, step_of, storage_sentence
+
+
+def run(config: str, resume: bool = False, out: str | None = None) -> int:
+    """Trains, saves the model in the output directory, and prints where everything is."""
+    custom = read(config, out)
+    place = Path(custom.training.output_dir)
+    trainer = build(custom, _prepare(custom, place, resume))
+    checkpoint = last_checkpoint(place) if resume else None
+    if trainer.is_world_process_zero():
+        keep_lines_up_to(place / "metrics.jsonl", step_of(checkpoint) if checkpoint else -1)
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        trainer.save_model(str(place))
+    except OSError as error:
+        raise storage_sentence(error, place) from error
+    if trainer.is_world_process_zero():
+        write_json(place / "result.json", {"steps": trainer.state.global_step, "log": trainer.state.log_history[-1:]})
+        print(f"model, checkpoints and metrics.jsonl: {place}; records: {custom.training.record_dir}")
+        print(f"what the rewards and ratios looked like: rovrl audit {place}")
+    return 0
+
+
+def build(custom: Custom, log: TrainerCallback) -> RoVRTrainer:
+    """The trainer, with TRL's own handling of adapters, quantization and model settings."""
+    from trl.trainer.utils import get_peft_config, get_quantization_config
+
+    train, test = load_data(custom)
+    model, training = custom.model, custom.training
+    chosen = {"revision": model.model_revision, "attn_implementation": model.attn_implementation, "dtype": model.dtype}
+    training.model_init_kwargs = {k: v for k, v in chosen.items() if v is not None} | (training.model_init_kwargs or {})
+    plan = [parse(text) for text in custom.contamination]
+    extra: dict[str, Any] = {}
+    quantization = get_quantization_config(model)
+    if quantization is not None:
+        extra["quantization_config"] = quantization
+    try:
+        return RoVRTrainer(
+            model=model.model_name_or_path,
+            reward_funcs=custom.reward_funcs,
+            args=training,
+            train_dataset=train,
+            eval_dataset=test,
+            peft_config=get_peft_config(model),
+            callbacks=[log],
+            reward_transform=Corruption(plan, training.seed, training.num_generations or 1) if plan else None,
+            **extra,
+        )
+    except (OSError, ValueError) as error:
+        raise RovrlError(f"{custom.source}: {' '.join(str(error).split())}") from error
+
+
+class Corruption:
+    """A `reward_transform` that plants corruption into the first reward function's rewards."""
+
+    def __init__(self, plan: Sequence[Contamination], seed: int, group: int) -> None:
+        self.plan, self.seed, self.group = plan, seed, group
+
+    def __call__(self, rewards: torch.Tensor, generation: int) -> tuple[torch.Tensor, list[str]]:
+        """[response, function] rewards with the first column corrupted, and what was done to each response."""
+        groups = np.arange(len(rewards)) // self.group
+        first = rewards[:, 0].double().cpu().numpy()
+        damaged, labels = contaminate(first, groups, self.plan, np.random.default_rng([self.seed, generation]))
+        changed = rewards.clone()
+        changed[:, 0] = torch.from_numpy(damaged).to(rewards)
+        return changed, labels
+
+
+class RunLog(TrainerCallback):
+    """metrics.jsonl as it grows, and the mark on every whole checkpoint."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        """One line per logging step."""
+        if state.is_world_process_zero and logs:
+            with open(self.place / "metrics.jsonl", "a") as file:
+                file.write(json.dumps({"step": state.global_step} | logs) + "\n")
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The mark that a checkpoint is whole."""
+        if state.is_world_process_zero:
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+
+def _prepare(custom: Custom, place: Path, resume: bool) -> RunLog:
+    if resume and last_checkpoint(place) is None:
+        raise RovrlError(f"{place} holds no whole checkpoint to resume from; leave out --resume to start anew")
+    if not resume and last_checkpoint(place) is not None:
+        raise RovrlError(f"{place} already holds checkpoints; go on with --resume or set another output_dir (--out)")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(custom.source, place / "run.yaml")
+    except OSError as error:
+        raise RovrlError(f"cannot write to {place} ({error.strerror}); set another output_dir (--out)") from None
+    return RunLog(place)

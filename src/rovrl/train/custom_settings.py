@@ -1,0 +1,177 @@
+"""`run.yaml` read and sorted: TRL's own words for model, dataset and adapter, any field of RoVRConfig, and a few of ours.
+
+model_name_or_path: Qwen/Qwen3-0.6B        # ModelConfig: also use_peft, lora_r, dtype, attn_implementation, ...
+dataset_name: prompts.jsonl                # a local .json, .jsonl, .parquet or .csv, a folder, or a name on the Hub
+reward_funcs: [rewards.correct]            # by import path; rewards.py may lie beside the YAML
+reward_channel: {credit_bound: adaptive}   # RoVRConfig, as every field of GRPOConfig: learning_rate, beta, ...
+contamination: [spikes:rate=0.1,size=4]    # optional: planted corruption, to try a set-up's robustness
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rovrl.errors import RovrlError, require
+
+OURS = ("reward_funcs", "contamination")
+FILES = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A practitioner's run."""
+
+    source: Path
+    script: Any
+    training: Any
+    model: Any
+    reward_funcs: list[Any]
+    contamination: list[str]
+
+
+def read(path: str, out: str | None = None) -> Custom:
+    """The settings of a YAML file; a RovrlError that names the key for everything that is wrong with it."""
+    trl = require("trl", extra="train")
+    from rovrl.integrations.trl import RoVRConfig
+
+    source, given = Path(path), _yaml(path)
+    given = {"output_dir": f"runs/{source.stem}"} | given | ({"output_dir": out} if out else {})
+    given = {"record_dir": str(Path(given["output_dir"]) / "records")} | given
+    kinds = {"script": trl.ScriptArguments, "training": RoVRConfig, "model": trl.ModelConfig}
+    known = {name: {f.name for f in fields(kind) if f.init} for name, kind in kinds.items()}
+    _refuse_unknown(source, given, {*OURS, *known["script"], *known["training"], *known["model"]})
+    for needed in ("model_name_or_path", "dataset_name", "reward_funcs"):
+        if not given.get(needed):
+            raise RovrlError(
+                f"{source}: {needed} is missing; see `rovrl train --help` and docs/train.md for an example"
+            )
+    built = {}
+    for name, kind in kinds.items():
+        chosen = {key: value for key, value in given.items() if key in known[name]}
+        try:
+            built[name] = kind(**_numbers(kind, chosen))
+        except (ValueError, TypeError) as error:
+            raise RovrlError(f"{source}: {error}") from None
+    names = given["reward_funcs"]
+    rewards = [load_function(name, source.parent) for name in ([names] if isinstance(names, str) else names)]
+    return Custom(source, **built, reward_funcs=rewards, contamination=list(given.get("contamination") or []))
+
+
+def load_function(name: str, beside: Path) -> Callable[..., Any] | str:
+    """A reward function by import path "package.module.function" (or "module:function"); modules beside the YAML count.
+
+    A name with a slash that is no import path is left as it is: TRL loads it as a reward model.
+    """
+    if not isinstance(name, str):
+        raise RovrlError(f"reward_funcs must hold import paths such as rewards.correct, not {name!r}")
+    if "/" in name:
+        return name
+    module_name, _, function = name.replace(":", ".").rpartition(".")
+    folder = str(beside.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found = getattr(importlib.import_module(module_name), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise RovrlError(
+            f"the reward function {name!r} cannot be imported ({error}); write module.function, "
+            f"with the module installed or in {folder}"
+        ) from None
+    if not callable(found):
+        raise RovrlError(f"the reward function {name!r} is no function but {type(found).__name__}")
+    _check_signature(name, found)
+    return found
+
+
+def load_data(custom: Custom) -> tuple[Any, Any]:
+    """The training set, and the evaluation set if the run evaluates; a column `prompt` is required."""
+    script = custom.script
+    try:
+        data = _open(script, custom.source.parent)
+    except (OSError, ValueError) as error:
+        raise RovrlError(f"the dataset {script.dataset_name!r} cannot be read: {str(error).splitlines()[0]}") from None
+    wanted = [script.dataset_train_split]
+    if str(getattr(custom.training.eval_strategy, "value", custom.training.eval_strategy)) != "no":
+        wanted.append(script.dataset_test_split)
+    missing = [split for split in wanted if split not in data]
+    if missing:
+        raise RovrlError(
+            f"the dataset {script.dataset_name!r} has no split {', '.join(missing)}, it has {', '.join(data)}; "
+            "set dataset_train_split (and dataset_test_split)"
+        )
+    columns = data[wanted[0]].column_names
+    if columns and "prompt" not in columns:
+        raise RovrlError(
+            f"the dataset {script.dataset_name!r} has no column 'prompt', it has {', '.join(columns)}; "
+            "rename the one that holds the prompts"
+        )
+    return data[wanted[0]], data[wanted[1]] if len(wanted) > 1 else None
+
+
+def _open(script: Any, beside: Path) -> Any:
+    datasets = require("datasets", extra="train")
+    local = next((p for p in (Path(script.dataset_name), beside / script.dataset_name) if p.exists()), None)
+    if local is None:
+        name = script.dataset_name
+        if Path(name).suffix in FILES:
+            raise RovrlError(f"the dataset file {name} does not exist")
+        return datasets.load_dataset(name, name=script.dataset_config, streaming=script.dataset_streaming)
+    if local.is_dir() and ((local / "dataset_dict.json").exists() or (local / "dataset_info.json").exists()):
+        loaded = datasets.load_from_disk(str(local))
+        return loaded if isinstance(loaded, dict) else {"train": loaded}
+    if local.is_file() and local.suffix in FILES:
+        return datasets.load_dataset(FILES[local.suffix], data_files={script.dataset_train_split: str(local)})
+    return datasets.load_dataset(str(local), name=script.dataset_config)
+
+
+def _yaml(path: str) -> dict[str, Any]:
+    yaml = require("yaml", extra="train")
+    try:
+        given = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        raise RovrlError(f"{path} cannot be read: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise RovrlError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(given, dict):
+        raise RovrlError(f"{path} must hold settings as `name: value` lines")
+    return given
+
+
+def _refuse_unknown(source: Path, given: dict[str, Any], known: set[str]) -> None:
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise RovrlError(f"{source}: there is no setting {key!r}{hint} (RoVRConfig, ModelConfig, ScriptArguments)")
+
+
+def _numbers(kind: type, chosen: dict[str, Any]) -> dict[str, Any]:
+    """YAML reads 1e-5 as text; where the field is a number, that is a number."""
+    hints = {f.name: str(f.type) for f in fields(kind)}
+    out = dict(chosen)
+    for name, value in chosen.items():
+        if isinstance(value, str) and "float" in hints[name] and "str" not in hints[name]:
+            try:
+                out[name] = float(value)
+            except ValueError:
+                raise ValueError(f"{name} must be a number, not {value!r}") from None
+    return out
+
+
+def _check_signature(name: str, function: Callable[..., Any]) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    names = {p.name for p in parameters}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    raise RovrlError(
+        f"the reward function {name!r} takes ({', '.join(names)}); TRL calls it with prompts, completions, the dataset's "
+        "columns and more by name, so its last parameter must be **kwargs"
+    )

@@ -1,0 +1,163 @@
+"""Jobs, their directories, the cache: what is refused, what is kept, what is whole."""
+
+import json
+import os
+import threading
+
+import pytest
+
+from rovrl.errors import RovrlError
+from rovrl.train import methods, sweep, sweep_settings
+from rovrl.train.job import Job, finished, keep_lines_up_to, prepare, read_lines, write_json
+from rovrl.train.storage import COMPLETE, last_checkpoint, storage_sentence
+from rovrl.train.store import cached, intact
+from rovrl.train.warmup import WarmUp
+
+
+def test_a_job_comes_back_from_its_file():
+    job = Job(method="winsor", seed=3, contamination=("spikes", "flips:rate=0.2"), warm_up=WarmUp(seed=5))
+    assert Job.from_dict(json.loads(json.dumps(job.to_dict()))) == job
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"group": 1}, "nothing to be compared with"),
+        ({"method": "ppo"}, "choose one of gspo"),
+        ({"reward": "model"}, "choose one of rule, score"),
+        ({"contamination": ("noise",)}, "contamination 'noise' is not known"),
+        ({"generations": 0}, "generations must be at least 1"),
+        ({"prompts": 3, "group": 3, "updates": 4}, "cannot be split into 4 equal updates"),
+    ],
+)
+def test_a_bad_job_gets_a_sentence(changes, sentence):
+    with pytest.raises(RovrlError, match=sentence):
+        Job(**changes)
+
+
+def test_a_directory_with_a_run_is_not_overwritten(tmp_path):
+    prepare(Job(), tmp_path / "run", resume=False)
+    with pytest.raises(RovrlError, match="already holds a run; continue it with --resume"):
+        prepare(Job(), tmp_path / "run", resume=False)
+    prepare(Job(), tmp_path / "run", resume=True)
+
+
+def test_another_job_cannot_resume_a_run(tmp_path):
+    prepare(Job(), tmp_path / "run", resume=False)
+    with pytest.raises(RovrlError, match="another seed, learning_rate"):
+        prepare(Job(seed=2, learning_rate=1.0), tmp_path / "run", resume=True)
+
+
+def test_an_unwritable_place_gets_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RovrlError, match="cannot write to .*choose another --out"):
+        prepare(Job(), tmp_path / "file" / "run", resume=False)
+
+
+def test_a_checkpoint_without_its_mark_does_not_count(tmp_path):
+    for step in (4, 8, 20):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if step < 20:
+            (tmp_path / f"checkpoint-{step}" / COMPLETE).touch()
+    found = last_checkpoint(tmp_path)
+    assert found is not None
+    assert found.name == "checkpoint-8"
+    assert last_checkpoint(tmp_path / "nothing") is None
+
+
+def test_lines_after_the_checkpoint_and_a_cut_off_line_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"ste')
+    assert [row["step"] for row in read_lines(path)] == [1, 2, 3]
+    keep_lines_up_to(path, 2)
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_an_unreadable_result_is_no_result(tmp_path):
+    assert finished(tmp_path) is None
+    (tmp_path / "result.json").write_text('{"half')
+    assert finished(tmp_path) is None
+    write_json(tmp_path / "result.json", {"whole": True})
+    assert finished(tmp_path) == {"whole": True}
+
+
+def test_a_full_disk_is_told_with_the_way_on(tmp_path):
+    error = OSError(28, os.strerror(28))
+    assert "the disk is full" in str(storage_sentence(error, tmp_path))
+    assert "--resume" in str(storage_sentence(error, tmp_path))
+
+
+def test_the_cache_builds_once_and_again_if_a_byte_has_changed(tmp_path):
+    built = []
+
+    def build(place):
+        built.append(1)
+        (place / "weights").write_bytes(b"right")
+
+    place = cached("model", build, tmp_path)
+    assert cached("model", build, tmp_path) == place
+    assert len(built) == 1
+    (place / "weights").write_bytes(b"wrong")
+    assert not intact(place)
+    cached("model", build, tmp_path)
+    assert len(built) == 2
+    assert (place / "weights").read_bytes() == b"right"
+
+
+def test_a_build_that_fails_leaves_nothing_behind(tmp_path):
+    def build(place):
+        (place / "weights").write_bytes(b"half")
+        raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        cached("model", build, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_builders_at_once_end_with_one_intact_copy(tmp_path):
+    gate = threading.Barrier(2)
+
+    def build(place):
+        (place / "weights").write_bytes(b"same")
+        gate.wait()
+
+    threads = [threading.Thread(target=cached, args=("model", build, tmp_path)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert intact(tmp_path / "model")
+    assert [place.name for place in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RovrlError, match="ROVRL_CACHE"):
+        cached("model", lambda place: None, tmp_path / "file" / "cache")
+
+
+def test_another_recipe_is_another_place():
+    keys = {WarmUp().key(), WarmUp(seed=1).key(), WarmUp(steps=401).key(), WarmUp().key()}
+    assert len(keys) == 3
+
+
+def test_a_warm_up_too_short_for_its_schedule_is_refused():
+    with pytest.raises(RovrlError, match="at least 20 steps"):
+        WarmUp(steps=5)
+
+
+def test_methods_are_chosen_in_order_without_repetition():
+    assert methods.chosen("rovr-gspo, gspo,gspo") == ["rovr-gspo", "gspo"]
+    for text in ("", "ppo", "gspo,ppo"):
+        with pytest.raises(RovrlError, match="choose from gspo"):
+            methods.chosen(text)
+
+
+def test_the_evidence_is_the_main_table_first_seed_by_seed_then_the_rest():
+    planned = list(sweep.planned("evidence"))
+    assert len(planned) == len({place for place, _ in planned}) == 101
+    main = planned[:50]
+    assert {job.method for _, job in main} == set(sweep_settings.ABLATION)
+    assert [job.seed for _, job in main] == sorted(job.seed for _, job in main)
+    assert {job.seed for _, job in planned[50:]} == {1, 2, 3}
+    assert {job.rollout for _, job in planned[50:]} == {None, "bfloat16"}
