@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rovrl.config import RatioChannel
 from rovrl.robust.centers import as_working
+from rovrl.robust.kernels import kernel_for
+from rovrl.robust.kernels.fused import soft_packed, soft_rows
 from rovrl.robust.soft import SOLUTIONS, contiguous_layout
 from rovrl.robust.solve import masked_median
 
@@ -26,11 +28,17 @@ def soft_rovr(
     float32 and float64 stay, narrower types are taken to float32; autocast does not reach inside.
     Gradient: by `channel.gradient`; sums to one over the valid tokens (prop:main_softrovr_stability). First order only.
     """
+    whole = mask is None
     log_ratios, mask = _checked(log_ratios, mask)
     shape = log_ratios.shape[:-1]
     if log_ratios.numel() == 0:
         return log_ratios.sum(-1)
+    kernel = kernel_for(log_ratios)
     with torch.autocast(log_ratios.device.type, enabled=False):
+        if kernel != "eager" and channel.gradient == "implicit":
+            rows = (-1, log_ratios.shape[-1])
+            keep = None if whole else mask.reshape(rows)
+            return soft_rows(log_ratios.reshape(rows), keep, channel, kernel).reshape(shape)
         x = torch.where(mask, log_ratios, 0.0).flatten(0, -2) if shape else torch.where(mask, log_ratios, 0.0)[None]
         keep = mask.flatten(0, -2) if shape else mask[None]
         unit = token_scale(x.detach(), keep, channel) if channel.units == "robust" else None
@@ -43,6 +51,35 @@ def soft_rovr(
             value = unit * solution(wide / unit.unsqueeze(-1), keep, channel)
         value = torch.where(keep.any(-1), value, 0.0).to(x.dtype)
     return value.reshape(shape)
+
+
+def soft_rovr_packed(
+    log_ratios: Float[Tensor, " token"],
+    cu_seqlens: Int[Tensor, " seq_plus_1"],
+    channel: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
+) -> Float[Tensor, " seq"]:
+    """SoftRoVR of responses that lie one behind the other: `cu_seqlens` is 0, T_1, T_1 + T_2, ..., the number of tokens.
+
+    The same as `soft_rovr` of the padded responses, without the padding. An empty response gives 0. Gradient: as there.
+    """
+    if log_ratios.ndim != 1 or cu_seqlens.ndim != 1 or len(cu_seqlens) == 0 or cu_seqlens.dtype.is_floating_point:
+        raise ValueError(
+            "log_ratios must be flat tokens and cu_seqlens flat integers with a leading 0, not "
+            f"{log_ratios.dtype} {tuple(log_ratios.shape)} and {cu_seqlens.dtype} {tuple(cu_seqlens.shape)}"
+        )
+    log_ratios, bounds = as_working(log_ratios), cu_seqlens.to(log_ratios.device, torch.int64)
+    if bounds.device.type == "cpu":  # elsewhere the check would stall the device
+        _check_bounds(bounds, len(log_ratios))
+    kernel = kernel_for(log_ratios)
+    if kernel == "eager" or channel.gradient == "unrolled":
+        place = torch.arange(int(bounds.diff().max()) if len(bounds) > 1 else 0, device=bounds.device)
+        mask = place < bounds.diff().unsqueeze(-1)
+        if mask.numel() == 0:
+            return log_ratios.sum() * torch.zeros_like(bounds[1:], dtype=log_ratios.dtype)
+        padded = log_ratios[torch.where(mask, bounds[:-1].unsqueeze(-1) + place, 0)]
+        return soft_rovr(padded, mask, channel)
+    with torch.autocast(log_ratios.device.type, enabled=False):
+        return soft_packed(log_ratios, bounds, channel, kernel)
 
 
 def gspo_mean(
@@ -79,6 +116,13 @@ def _checked(log_ratios: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     elif mask.shape != log_ratios.shape:
         raise ValueError(f"mask must have the shape of log_ratios, {tuple(log_ratios.shape)}, not {tuple(mask.shape)}")
     return as_working(log_ratios), mask.bool()
+
+
+def _check_bounds(bounds: Tensor, tokens: int) -> None:
+    if int(bounds[0]) != 0 or int(bounds[-1]) != tokens or bool((bounds.diff() < 0).any()):
+        raise ValueError(
+            f"cu_seqlens must rise from 0 to the number of tokens, {tokens}, not {bounds[:4].tolist()} ... {int(bounds[-1])}"
+        )
 
 
 def _precise(x: Tensor) -> Tensor:

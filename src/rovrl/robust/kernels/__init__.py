@@ -1,1 +1,55 @@
-"""."""
+"""Fused paths for the two hot loops, chosen per call: numba on the CPU, Triton on CUDA, plain torch everywhere else.
+
+ROVRL_KERNEL=auto|eager|numba|triton overrides the choice for a process, `use_kernel("eager")` for a block of code. All give
+the same results to rounding. Nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+
+from torch import Tensor
+
+KERNELS = ("auto", "eager", "numba", "triton")
+VARIABLE = "ROVRL_KERNEL"
+
+_chosen: ContextVar[str | None] = ContextVar("rovrl_kernel", default=None)
+
+
+@contextmanager
+def use_kernel(name: str) -> Iterator[None]:
+    """Within the block, the kernel called `name` ("auto", "eager", "numba", "triton") computes SoftRoVR and M-centers."""
+    token = _chosen.set(_known(name, "use_kernel"))
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def kernel_for(x: Tensor) -> str:
+    """ "eager", "numba" or "triton": what computes on this tensor, by the override in force or by its device."""
+    name = _chosen.get() or _known(os.environ.get(VARIABLE) or "auto", VARIABLE)
+    device = x.device.type
+    if name == "auto":
+        return {"cpu": _if_installed("numba"), "cuda": _if_installed("triton")}.get(device, "eager")
+    if name == "numba" and device != "cpu":
+        raise ValueError(f'kernel "numba" computes on the CPU, not on {device!r} tensors; use "auto"')
+    if name == "triton" and device != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError(f'kernel "triton" computes on CUDA tensors (or with TRITON_INTERPRET=1), not on {device!r}')
+    return name
+
+
+def _known(name: str, where: str) -> str:
+    if name not in KERNELS:
+        raise ValueError(f"{where} must be one of {', '.join(KERNELS)}, not {name!r}")
+    return name
+
+
+@cache
+def _if_installed(package: str) -> str:
+    return package if find_spec(package) else "eager"

@@ -1,0 +1,107 @@
+"""SoftRoVR through a fused kernel as a differentiable function: one forward solve, one backward pass over the tokens.
+
+Saved for backward: the inputs, and four numbers per block. Works under torch.func's grad and vmap; second derivatives are
+refused with a sentence.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from rovrl.config import RatioChannel
+
+BACKENDS = {"numba": "rovrl.robust.kernels.cpu", "triton": "rovrl.robust.kernels.cuda"}
+"""Kernel -> the module with its `solve` and `gradient`."""
+
+
+def soft_rows(
+    x: Float[Tensor, "row token"], mask: Bool[Tensor, "row token"] | None, channel: RatioChannel, kernel: str
+) -> Float[Tensor, " row"]:
+    """SoftRoVR of each row at convergence, eq:softrovr_ratio. Gradient: implicit, first order."""
+    return _Solve.apply(x, mask, None, channel, kernel)[0]  # pyright: ignore[reportOptionalSubscript, reportIndexIssue]
+
+
+def soft_packed(
+    x: Float[Tensor, " token"], bounds: Int[Tensor, " row_plus_1"], channel: RatioChannel, kernel: str
+) -> Float[Tensor, " row"]:
+    """The same for rows that lie one behind the other: row i is x[bounds[i] : bounds[i + 1]]."""
+    return _Solve.apply(x, None, bounds, channel, kernel)[0]  # pyright: ignore[reportOptionalSubscript, reportIndexIssue]
+
+
+def _backend(kernel: str) -> ModuleType:
+    return import_module(BACKENDS[kernel])
+
+
+class _Solve(torch.autograd.Function):
+    """Forward: value, then what the gradient needs (edges, coefficients, width, dense)."""
+
+    @staticmethod
+    def forward(x: Tensor, mask: Tensor | None, bounds: Tensor | None, channel: RatioChannel, kernel: str):
+        return _backend(kernel).solve(x, mask, bounds, channel)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        x, mask, bounds, _, ctx.kernel = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(x, mask, bounds, *output[1:])
+
+    @staticmethod
+    def backward(ctx, grad: Tensor, *_):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _Gradient.apply(grad, *ctx.saved_tensors, ctx.kernel), None, None, None, None
+
+    @staticmethod
+    def jvp(ctx, *_):
+        raise NotImplementedError(
+            "SoftRoVR has reverse-mode derivatives only, no forward-mode ones (jvp, jacfwd, hessian)"
+        )
+
+    @staticmethod
+    def vmap(info, in_dims, x: Tensor, mask: Tensor | None, bounds: Tensor | None, channel: RatioChannel, kernel: str):
+        if bounds is not None:
+            raise NotImplementedError(
+                "torch.func.vmap over packed tokens: append the rows to one packed tensor instead"
+            )
+        batch = info.batch_size
+        folded = [_folded(t, d, batch) for t, d in zip((x, mask), in_dims[:2], strict=True)]
+        outputs = _Solve.apply(*folded, None, channel, kernel)
+        return tuple(t.unflatten(0, (batch, -1)) for t in outputs), (0,) * 5  # pyright: ignore[reportOptionalIterable]
+
+
+class _Gradient(torch.autograd.Function):
+    """The token pass as a function of its own, so that vmap reaches it and a second derivative meets a sentence."""
+
+    @staticmethod
+    def forward(grad: Tensor, x, mask, bounds, edges, coefficients, width, dense, kernel: str) -> Tensor:
+        return _backend(kernel).gradient(grad, x, mask, bounds, edges, coefficients, width, dense)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError(
+            "SoftRoVR has first derivatives only; a second one was asked for (create_graph=True, or grad of grad)"
+        )
+
+    @staticmethod
+    def vmap(info, in_dims, grad, x, mask, bounds, *rest):
+        *numbers, kernel = rest
+        batch = info.batch_size
+        folded = [_folded(t, d, batch) for t, d in zip((grad, x, mask), in_dims[:3], strict=True)]
+        numbers = [_folded(t, d, batch) for t, d in zip(numbers, in_dims[4:-1], strict=True)]
+        out = _Gradient.apply(*folded, bounds, *numbers, kernel)
+        return out.unflatten(0, (batch, -1)), 0  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def _folded(t: Tensor | None, dim: int | None, batch: int) -> Tensor | None:
+    """The batch axis merged into the row axis."""
+    if t is None:
+        return None
+    t = t.movedim(dim, 0) if dim is not None else t.expand(batch, *t.shape)
+    return t.flatten(0, 1)

@@ -1,0 +1,127 @@
+"""The outer map of SoftRoVR on a row's block numbers, with its derivative, compiled (eq:softrovr_ratio).
+
+In: per block its size, its center and the sums of rows.py. Out: the value, and per block what the token pass needs, the
+center and the factors (α, β, γ) of P', PP' and Pw⁴. All in double, and in the row's `unit` (1 if units are absolute).
+"""
+
+from __future__ import annotations
+
+import math
+
+from rovrl.robust.kernels.jit import entry, helper
+
+MAX_STEPS = 400
+
+
+@helper
+def _smooth_median(values, used, width, weights):
+    """smed_η(values), eq:smooth_median, and in `weights` its derivative P'_b/ΣP', which sums to one.
+
+    The score is (values above - values below) minus the small rests 1 - |P| = 1/(s(s + |r|)), s = √(1 + r²): where the
+    spread is far beyond η and the sides are even, the root hangs on the rests alone.
+    """
+    low, high, u = values[0], values[0], 0.0
+    for b in range(used):
+        low = values[b] if values[b] < low else low
+        high = values[b] if values[b] > high else high
+        u += values[b] / used
+    for _ in range(MAX_STEPS):
+        side, rest, slope = 0, 0.0, 0.0
+        for b in range(used):
+            r = (values[b] - u) / width
+            s = math.hypot(1.0, r)
+            side += 1 if r > 0 else -1
+            rest += math.copysign(1.0 / s / (s + abs(r)), r)
+            slope += 1.0 / s / s / s
+        score = side - rest
+        newton = u + width * (score / slope)
+        low = u if score > 0 else low
+        high = high if score > 0 else u
+        inside = low <= newton <= high
+        if score == 0 or newton == u or high - low <= 2e-16 * (abs(low) + abs(high)):
+            break
+        u = newton if inside else 0.5 * low + 0.5 * high
+        if inside and abs(score) <= 1e-8 * slope:
+            break
+    nearest, total = math.inf, 0.0
+    for b in range(used):
+        weights[b] = math.hypot(1.0, (values[b] - u) / width)
+        nearest = weights[b] if weights[b] < nearest else nearest
+    for b in range(used):
+        weights[b] = (nearest / weights[b]) ** 3.0
+        total += weights[b]
+    for b in range(used):
+        weights[b] /= total
+    return u
+
+
+@helper
+def _outer(work, sizes, used, offsets, constants):
+    """SoftRoVR of several blocks: eq:rovr with smooth medians and H_γ, from centers work[0] and capped scales work[1].
+
+    Fills ∂value/∂center (work[2]) and ∂value/∂scale (work[3]). With h = H(1 - H)/γ summed over the levels, s = ν/(D_K W_B):
+        ∂/∂μ_b = s h_b + (1 - s Σh) ∂μ_0/∂μ_b,    ∂/∂ν = -Σ(H - τ)/(D_K W_B) - s Σ h Δ_k/√n_b.
+    """
+    temperature, scale_floor, scale_cap = constants[1], constants[3], constants[4]
+    by_center, by_scale, steepness = work[2], work[3], work[6]
+    start = _smooth_median(work[0], used, constants[2], by_center)
+    pooled = _smooth_median(work[1], used, constants[2], by_scale)
+    nu = scale_floor if pooled < scale_floor else pooled
+    nu = scale_cap if nu > scale_cap else nu
+    weight, excess, pull, steep = 0.0, 0.0, 0.0, 0.0
+    for b in range(used):
+        root_n = math.sqrt(sizes[b])
+        total = 0.0
+        for k in range(offsets.size):
+            away = offsets[k] / root_n
+            z = (work[0, b] - start - nu * away) / temperature
+            small = math.exp(-abs(z))
+            step = 1.0 / (1.0 + small)
+            h = small * step * step / temperature
+            excess += small * step if z > 0 else step
+            total += h
+            pull += h * away
+        excess -= 0.5 * offsets.size
+        weight += root_n
+        steep += total
+        steepness[b] = total
+    weight = constants[0] * weight + constants[6]
+    share = nu / weight
+    by_nu = -excess / weight - share * pull if scale_floor <= pooled <= scale_cap else 0.0
+    for b in range(used):
+        by_center[b] = share * steepness[b] + (1.0 - share * steep) * by_center[b]
+        by_scale[b] *= by_nu
+    return start - share * excess
+
+
+@entry
+def outer_rows(sizes, state, unit, score_width, offsets, constants, work, value, coefficients):
+    """Fills value[row] and coefficients[row, block] = (center, α, β, γ); a row without a token has value 0.
+
+    `offsets` are Δ_1..K, `constants` (D_K, γ, η, ν_min, ν_max, a_min, regularizer), `work` is scratch [7, block].
+    """
+    curvature_floor, regularizer, scale_cap = constants[5], constants[6], constants[4]
+    scales, by_center, by_scale, by_square, by_slope = work[1], work[2], work[3], work[4], work[5]
+    for row in range(sizes.shape[0]):
+        used = 0
+        while used < sizes.shape[1] and sizes[row, used] > 0:
+            work[0, used] = state[row, used, 0] / unit[row]
+            area = sizes[row, used] * score_width * score_width
+            curvature, root = state[row, used, 1] / area, math.sqrt(state[row, used, 2] / area)
+            bent = curvature > curvature_floor
+            floored = (curvature if bent else curvature_floor) + regularizer
+            scale = root / floored  # ν_b = √b/(a ∨ a_min)
+            capped = scale > scale_cap
+            scales[used] = scale_cap if capped else scale
+            by_square[used] = 0.0 if capped or root == 0 else 1.0 / (area * score_width * root * floored)
+            by_slope[used] = 3.0 * scale / (area * score_width * floored) if bent and not capped else 0.0
+            used += 1
+        by_center[0], by_scale[0] = 1.0, 0.0
+        value[row] = state[row, 0, 0] if used == 1 else 0.0
+        if used > 1:
+            value[row] = unit[row] * _outer(work, sizes[row], used, offsets, constants)
+        for b in range(used):
+            mixed, second = by_scale[b] * by_square[b], by_scale[b] * by_slope[b]
+            through = by_center[b] - mixed * state[row, b, 3] - second * state[row, b, 4]
+            coefficients[row, b, 0], coefficients[row, b, 1] = state[row, b, 0], through / state[row, b, 1]
+            coefficients[row, b, 2], coefficients[row, b, 3] = mixed, second
