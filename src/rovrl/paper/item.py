@@ -23,6 +23,7 @@ class Check:
     published: float
     tolerance: str
     agrees: bool
+    note: str = ""
 
 
 @dataclass(frozen=True)

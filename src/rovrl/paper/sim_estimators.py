@@ -141,8 +141,12 @@ def _bars(rows: list[Row], value: str, scenarios: tuple[str, ...], ylabel: str) 
         mine = [next(r for r in rows if (r["scenario"], r["estimator"]) == (s, name)) for s in scenarios]
         middle = [r[value] for r in mine]
         error = [[r[value] - r[f"{value}_low"] for r in mine], [r[f"{value}_high"] - r[value] for r in mine]]
-        axis.bar(place, middle, 0.11, yerr=error, color=COLOURS[name], error_kw={"lw": 1, "capsize": 2}, label=TITLES[name])
-        axis.plot(place, [published[s][j] for s in scenarios], "x", color="black", ms=5, label="published" if j == 5 else None)
+        axis.bar(
+            place, middle, 0.11, yerr=error, color=COLOURS[name], error_kw={"lw": 1, "capsize": 2}, label=TITLES[name]
+        )
+        axis.plot(
+            place, [published[s][j] for s in scenarios], "x", color="black", ms=5, label="published" if j == 5 else None
+        )
     axis.set(xticks=range(len(scenarios)), xticklabels=[SCENARIOS[s] for s in scenarios], ylabel=ylabel)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=7, fontsize=9, columnspacing=1.0)
     return finish(figure)

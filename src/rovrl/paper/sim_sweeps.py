@@ -72,7 +72,11 @@ def checks(rows: list[Row]) -> dict[str, list[Check]]:
             error = 3.5 * (2**0.5) * (r["high"] - r["low"]) / (2 * 1.96)
             found.append(
                 Check(
-                    f"shift 8, {name}", r["rmse"], value, f"± {error:.3g} (3.5 Monte Carlo errors)", abs(r["rmse"] - value) <= error
+                    f"shift 8, {name}",
+                    r["rmse"],
+                    value,
+                    f"± {error:.3g} (3.5 Monte Carlo errors)",
+                    abs(r["rmse"] - value) <= error,
                 )
             )
         growth = at[geometry, 16.0, "mean"]["rmse"] / at[geometry, 8.0, "mean"]["rmse"]
@@ -95,11 +99,17 @@ def _curves(rows: list[Row], geometry: str, scenario: str) -> Any:
     published = expected("simulation")
     figure, axis = axes(6.4, 4.2)
     for name, title in TITLES.items():
-        mine = sorted((r for r in rows if (r["geometry"], r["estimator"]) == (geometry, name)), key=lambda r: r["shift"])
+        mine = sorted(
+            (r for r in rows if (r["geometry"], r["estimator"]) == (geometry, name)), key=lambda r: r["shift"]
+        )
         shift = [r["shift"] for r in mine]
         axis.plot(shift, [r["rmse"] for r in mine], color=COLOURS[name], lw=2, marker="o", ms=3, label=title)
-        axis.fill_between(shift, [r["low"] for r in mine], [r["high"] for r in mine], color=COLOURS[name], alpha=0.2, lw=0)
+        axis.fill_between(
+            shift, [r["low"] for r in mine], [r["high"] for r in mine], color=COLOURS[name], alpha=0.2, lw=0
+        )
     values = published["tab:sim_rmse"][scenario]
-    axis.plot([8.0] * len(values), values, "x", color="black", ms=7, mew=1.5, label="published (tab:sim_rmse)", zorder=5)
+    axis.plot(
+        [8.0] * len(values), values, "x", color="black", ms=7, mew=1.5, label="published (tab:sim_rmse)", zorder=5
+    )
     axis.set(xlabel="shift of the 16 corrupted observations", ylabel="RMSE to the clean center", yscale="log")
     return finish(figure, axis)

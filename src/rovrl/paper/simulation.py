@@ -57,7 +57,9 @@ def estimates(x: Tensor) -> dict[str, Tensor]:
 def bootstrap(samples: Tensor, replicates: int, generator: torch.Generator) -> Tensor:
     """Resampled raw moments [replicate, 2] (mean, mean square) of [trial] values, by multinomial weights."""
     n = len(samples)
-    counts = torch.stack([torch.bincount(torch.randint(n, (n,), generator=generator), minlength=n) for _ in range(replicates)])
+    counts = torch.stack(
+        [torch.bincount(torch.randint(n, (n,), generator=generator), minlength=n) for _ in range(replicates)]
+    )
     return counts.double() @ torch.stack((samples, samples.square()), -1) / n
 
 

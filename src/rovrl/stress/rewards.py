@@ -1,0 +1,165 @@
+"""What one contaminated reward does to a group, estimator by estimator (sec:reward_contamination).
+
+One reward at a time is replaced by R ± ασ. For every response in turn: displacement of the reference, inflation of the
+divisor, retained contrast and RMS deviation of the clean advantages. Medians within the group, mean of both signs; the
+caller takes the median over groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rovrl import baselines
+from rovrl.config import RewardChannel
+from rovrl.credit import METHODS, Credit, partition, resolve
+from rovrl.diagnostics import clean_deviation, contrast_retention, displacement, scale_inflation
+from rovrl.robust.blocks import Blocks
+from rovrl.robust.location import whole_scale
+from rovrl.robust.scale import median_of
+
+ALPHAS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+MEASURES = ("reference_displacement", "scale_inflation", "contrast_retention", "rms_deviation")
+PIECE = 1 << 21
+"""Numbers held at a time."""
+
+Apply = Callable[[Tensor], Credit]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method with its settings and the name it goes by."""
+
+    name: str
+    title: str
+    apply: Apply
+    has_scale: bool = True
+    """Peers return advantages alone: no reference, no divisor to compare."""
+
+
+def contenders(rewards: Float[Tensor, "prompt group"], channel: RewardChannel, peers: bool = True) -> list[Contender]:
+    """The paper's three estimators, the same with one block, ours with adaptive credit, and the peers.
+
+    Blocks are drawn once and shared; the adaptive scale is that of the clean rewards, as an earlier step would know it.
+    """
+    blocks, _ = partition(rewards.shape[-1], channel)
+    whole = Blocks.contiguous(rewards.shape[-1], 1)
+    scale = median_of((s := whole_scale(rewards, channel))[s > 0])
+    adaptive = resolve(replace(channel, credit_bound="adaptive", credit_floor="adaptive"), scale)
+    ours = [
+        Contender("grpo", "GRPO/GSPO", _bound("grpo", blocks, channel)),
+        Contender("center", "Robust center", _bound("center", blocks, channel)),
+        Contender("credit", "A^credit", _bound("credit", blocks, channel)),
+        Contender("center_b1", "Robust center, B = 1", _bound("center", whole, channel)),
+        Contender("credit_b1", "A^credit, B = 1", _bound("credit", whole, channel)),
+        Contender("credit_adaptive", "A^credit, adaptive", _bound("credit", blocks, adaptive)),
+    ]
+    return ours + [_peer(name) for name in baselines.ADVANTAGES] if peers else ours
+
+
+def _bound(name: str, blocks: Blocks, channel: RewardChannel) -> Apply:
+    return lambda x: METHODS[name](x, blocks, channel)
+
+
+def _peer(name: str) -> Contender:
+    def apply(x: Tensor) -> Credit:
+        nothing = x.new_full(x.shape[:-1], torch.nan)
+        return Credit(baselines.ADVANTAGES[name](x), nothing, nothing)
+
+    return Contender(name, name.replace("_", "-"), apply, has_scale=False)
+
+
+@torch.no_grad()
+def measure(
+    rewards: Float[Tensor, "prompt group"], contender: Contender, shift: float, sigma: float
+) -> dict[str, Float[Tensor, " prompt"]]:
+    """The four measures of every group for a shift of ± `shift` (already α·σ); displacement in units of σ."""
+    group = rewards.shape[-1]
+    pieces = [_measure(piece, contender, shift, sigma) for piece in rewards.split(max(1, PIECE // (2 * group * group)))]
+    return {name: torch.cat([p[name] for p in pieces]) for name in MEASURES}
+
+
+def _measure(rewards: Tensor, contender: Contender, shift: float, sigma: float) -> dict[str, Tensor]:
+    prompts, group = rewards.shape
+    clean = contender.apply(rewards)
+    others = ~torch.eye(group, dtype=torch.bool)
+    values: dict[str, list[Tensor]] = {name: [] for name in MEASURES}
+    for sign in (1.0, -1.0):
+        spiked = rewards.unsqueeze(1) + sign * shift * torch.eye(group, dtype=rewards.dtype)
+        after = contender.apply(spiked.reshape(-1, group))
+        advantages = after.advantages.view(prompts, group, group)
+        before = clean.advantages.unsqueeze(1).expand_as(advantages)
+        found = {
+            "reference_displacement": displacement(after.reference.view(prompts, group), clean.reference[:, None])
+            / sigma,
+            "scale_inflation": scale_inflation(after.scale.view(prompts, group), clean.scale[:, None]),
+            "contrast_retention": contrast_retention(advantages, before, others),
+            "rms_deviation": clean_deviation(advantages, before, others),
+        }
+        for name, value in found.items():
+            values[name].append(value.nanquantile(0.5, dim=-1))
+    return {name: torch.stack(both).mean(0) for name, both in values.items()}
+
+
+def sweep(
+    rewards: Float[Tensor, "prompt group"], channel: RewardChannel, sigma: float, alphas: tuple[float, ...] = ALPHAS
+) -> Iterator[tuple[Contender, float, dict[str, Tensor]]]:
+    """(contender, α, measures per group) over all contenders and severities."""
+    rewards = rewards.double()
+    for contender in contenders(rewards, channel):
+        for alpha in alphas:
+            yield contender, alpha, measure(rewards, contender, alpha * sigma, sigma)
+
+
+def summarize(values: Float[Tensor, " prompt"], draws: Tensor) -> tuple[float, float, float]:
+    """The median over groups and its 95 % bootstrap interval; `draws` are resampled group numbers [replicate, prompt].
+
+    Groups without contrast have no retention (NaN) and are left out.
+    """
+    values = values.double()
+    middle = float(values.nanquantile(0.5))
+    medians = torch.stack([values[d].nanquantile(0.5) for d in draws])
+    limits = medians.nanquantile(torch.tensor([0.025, 0.975], dtype=medians.dtype))
+    return middle, float(limits[0]), float(limits[1])
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What a credit bound of `multiple` within-group scales would cost and buy on these rewards."""
+
+    multiple: float
+    credit_bound: float
+    credit_floor: float
+    contrast_retention: float
+    """Under a spike of 16 σ."""
+    clean_correlation: float
+    """Of clean advantages with GRPO's: what the bound costs when nothing is wrong."""
+
+
+def suggestions(
+    rewards: Float[Tensor, "prompt group"],
+    channel: RewardChannel,
+    sigma: float,
+    multiples: tuple[float, ...] = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0),
+) -> tuple[float, list[Suggestion]]:
+    """The within-group scale of the rewards, and what several credit bounds in its units would do."""
+    rewards = rewards.double()
+    blocks, _ = partition(rewards.shape[-1], channel)
+    scales = whole_scale(rewards, channel)
+    scale = median_of(scales[scales > 0])
+    plain = METHODS["grpo"](rewards, blocks, channel).advantages
+    found = []
+    for multiple in multiples if scale > 0 else ():
+        settings = replace(channel, credit_bound=multiple * scale, credit_floor=0.6 * scale)
+        apply = _bound("credit", blocks, settings)
+        kept = measure(rewards, Contender("credit", "", apply), 16 * sigma, sigma)["contrast_retention"]
+        shaped = apply(rewards).advantages
+        correlation = torch.corrcoef(torch.stack((plain.flatten(), shaped.flatten())))[0, 1]
+        found.append(
+            Suggestion(multiple, multiple * scale, 0.6 * scale, float(kept.nanquantile(0.5)), float(correlation))
+        )
+    return scale, found
