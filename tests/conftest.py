@@ -9,8 +9,10 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("default", max_examples=25, deadline=None, derandomize=True, database=None)
-hypothesis.settings.register_profile("thorough", max_examples=2000, deadline=None, database=None)
+# the only function-scoped fixture used with hypothesis is `gradient`, which does not change between examples
+CALM = {"deadline": None, "database": None, "suppress_health_check": [hypothesis.HealthCheck.function_scoped_fixture]}
+hypothesis.settings.register_profile("default", max_examples=25, derandomize=True, **CALM)
+hypothesis.settings.register_profile("thorough", max_examples=2000, **CALM)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 torch.set_num_threads(1)
 
@@ -19,3 +21,11 @@ torch.set_num_threads(1)
 def generator() -> torch.Generator:
     """A seeded generator: every random draw of a test comes from it."""
     return torch.Generator().manual_seed(20250904)
+
+
+@pytest.fixture(params=["implicit", "implicit-eager", "unrolled"])
+def gradient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each way to differentiate SoftRoVR, the implicit one with its fused kernel and without."""
+    name, _, kernel = request.param.partition("-")
+    monkeypatch.setenv("ROVRL_KERNEL", kernel or "auto")
+    return name

@@ -25,16 +25,14 @@ def smooth_rows(count=24, seed=0, scale=0.05):
     return [rng.normal(size=int(n)) * scale for n in rng.integers(4, 41, count)]
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_gradcheck_passes_in_float64(gradient):
     rng = np.random.default_rng(1)
-    x, mask = scattered([rng.normal(size=n) * 0.1 for n in (3, 9, 17)])
+    x, mask = scattered([rng.normal(size=n) * 0.1 for n in (3, 9, 13)])
     x.requires_grad_()
-    channel = RatioChannel(gradient=gradient, **EXACT)
+    channel = RatioChannel(gradient=gradient, iterations=10, **EXACT)
     assert torch.autograd.gradcheck(lambda v: rovrl.soft_rovr(v, mask, channel), (x,), atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.1, "score_width": 0.1}, {"num_levels": 4, "num_blocks": 3}])
 def test_the_gradient_is_the_finite_difference_of_the_independent_reference(gradient, settings):
     rows = smooth_rows(4, seed=2)
@@ -67,7 +65,6 @@ def test_implicit_and_unrolled_gradients_agree_in_float32():
         assert (ours.double() - exact).abs().max() < 2e-4
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_masked_tokens_have_exactly_zero_gradient_even_when_they_hold_nan(gradient):
     for filler in (0.0, float("nan"), float("inf"), 1e30):
         x, mask = scattered(token_rows(60, seed=4), filler=filler)
@@ -76,7 +73,6 @@ def test_masked_tokens_have_exactly_zero_gradient_even_when_they_hold_nan(gradie
         assert torch.isfinite(grad).all()
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_constant_tokens_have_finite_gradients_that_sum_to_one(gradient, dtype):
     """sqrt(b_b) has an infinite slope at zero spread: 12.5 % of real responses are there."""
@@ -88,7 +84,6 @@ def test_constant_tokens_have_finite_gradients_that_sum_to_one(gradient, dtype):
             assert (grad >= -1e-6).all()
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_a_response_without_tokens_gets_zero_gradient(gradient):
     x = torch.ones(3, 6, dtype=torch.float64)
     mask = torch.tensor([[True] * 6, [False] * 6, [True, False] * 3])
@@ -97,7 +92,6 @@ def test_a_response_without_tokens_gets_zero_gradient(gradient):
     assert torch.isfinite(grad).all()
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_extreme_tokens_have_finite_gradients(gradient):
     for dtype, huge in [(torch.float32, 1e30), (torch.float64, 1e300)]:
         x = torch.zeros(4, 40, dtype=dtype)
@@ -106,7 +100,6 @@ def test_extreme_tokens_have_finite_gradients(gradient):
         assert torch.isfinite(derivative(x, None, RatioChannel(gradient=gradient))).all()
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_an_outlying_token_has_less_weight_in_the_gradient_than_its_share(gradient):
     rng = np.random.default_rng(5)
     x = torch.as_tensor(rng.normal(size=(20, 40)) * 0.02)
@@ -115,7 +108,6 @@ def test_an_outlying_token_has_less_weight_in_the_gradient_than_its_share(gradie
     assert grad[:, 13].abs().max() < 0.1 / 40
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_the_upstream_gradient_scales_each_response(gradient):
     x, mask = scattered(smooth_rows(8, seed=6))
     channel = RatioChannel(gradient=gradient)
@@ -126,7 +118,6 @@ def test_the_upstream_gradient_scales_each_response(gradient):
     torch.testing.assert_close(x.grad, one * factors[:, None], atol=1e-12, rtol=1e-9)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_robust_units_treat_the_token_scale_as_a_constant(gradient):
     """The unit is detached: the gradient is that of the absolute channel with the same numbers, so it sums to one."""
     x, mask = scattered(smooth_rows(12, seed=7))
@@ -136,7 +127,6 @@ def test_robust_units_treat_the_token_scale_as_a_constant(gradient):
     torch.testing.assert_close(scaled, grad, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_no_gradient_is_recorded_when_none_is_wanted(gradient):
     x = torch.zeros(2, 8)
     assert not rovrl.soft_rovr(x, None, RatioChannel(gradient=gradient)).requires_grad

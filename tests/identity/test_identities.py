@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 
 import reference as ref
@@ -89,7 +88,6 @@ def test_soft_rovr_of_fewer_tokens_than_two_least_blocks_is_their_m_center():
     torch.testing.assert_close(rovrl.soft_rovr(x), rovrl.m_center(x), atol=1e-13, rtol=0)
 
 
-@pytest.mark.parametrize("gradient", ["implicit", "unrolled"])
 def test_the_mean_limit_of_soft_rovr_is_gspos_weight_with_its_gradient(gradient):
     x, mask = scattered(token_rows(60, scale=0.01)[9:])
     x = x.clamp(-0.1, 0.1).requires_grad_()

@@ -12,20 +12,17 @@ from rovrl import RatioChannel
 from rovrl.weight import gspo_mean
 from samples import scattered, token_rows
 
-MODES = ["implicit", "unrolled"]
 PAPER = RatioChannel()
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("scale", [0.003, 0.03, 1.0])
 def test_soft_rovr_agrees_with_its_equations_over_masks_with_holes(gradient, scale):
-    rows = token_rows(400, seed=int(scale * 1000), scale=scale)
+    rows = token_rows(250, seed=int(scale * 1000), scale=scale)
     x, mask = scattered(rows)
     ours = rovrl.soft_rovr(x, mask, RatioChannel(gradient=gradient, regularizer=0.0)).numpy()
     np.testing.assert_allclose(ours, ref.soft_rovrs(rows), atol=1e-9)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize(
     ("settings", "theirs"),
     [
@@ -41,7 +38,7 @@ def test_soft_rovr_agrees_with_its_equations_over_masks_with_holes(gradient, sca
     ],
 )
 def test_soft_rovr_follows_every_parameter_of_its_channel(gradient, settings, theirs):
-    rows = token_rows(120, seed=3)
+    rows = token_rows(60, seed=3)
     x, mask = scattered(rows)
     channel = RatioChannel(gradient=gradient, regularizer=0.0, **settings)
     ours = rovrl.soft_rovr(x, mask, channel).numpy()
@@ -67,7 +64,6 @@ def test_a_response_of_twenty_seven_tokens_has_six_blocks_and_one_of_three_has_o
         assert abs(ours - right) < 1e-11, T
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("filler", [0.0, 1e30, math.nan, math.inf])
 def test_what_masked_slots_hold_does_not_matter(gradient, filler):
     rows = token_rows(60, seed=5)
@@ -78,7 +74,6 @@ def test_what_masked_slots_hold_does_not_matter(gradient, filler):
     assert torch.equal(rovrl.soft_rovr(clean, mask, channel), rovrl.soft_rovr(dirty, mask, channel))
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_where_the_holes_are_does_not_matter(gradient):
     rows = token_rows(60, seed=6)
     channel = RatioChannel(gradient=gradient)
@@ -86,7 +81,6 @@ def test_where_the_holes_are_does_not_matter(gradient):
     torch.testing.assert_close(rovrl.soft_rovr(*one, channel), rovrl.soft_rovr(*two, channel), atol=1e-13, rtol=0)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_a_response_without_tokens_has_log_weight_zero(gradient):
     channel = RatioChannel(gradient=gradient)
     x = torch.full((3, 5), 0.7, dtype=torch.float64)
@@ -98,7 +92,6 @@ def test_a_response_without_tokens_has_log_weight_zero(gradient):
     assert rovrl.soft_rovr(torch.zeros(0, 7), None, channel).shape == (0,)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_constant_tokens_keep_their_value(gradient, dtype):
     for value in (0.0, 0.25, -3.0, 1e-12, 1e4):
@@ -108,7 +101,6 @@ def test_constant_tokens_keep_their_value(gradient, dtype):
             assert ours == pytest.approx(x[0].item(), rel=4 * torch.finfo(dtype).eps, abs=1e-18)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_float32_log_weights_are_right_far_inside_the_clip_band(gradient):
     """The clip band is 3e-4 wide: float32 must see it. A log-ratio of 0.03 has a float32 ulp of 2e-9."""
     rows = [r for r in token_rows(200, seed=7, scale=0.01) if len(r) and np.abs(r).max() < 1]
@@ -134,7 +126,6 @@ def test_autocast_does_not_lower_the_precision():
     assert mean.dtype == torch.float32
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("magnitude", [1e3, 1e6, 1e12, 1e30, 1e300])
 def test_one_token_moves_the_weight_as_far_as_a_thousand_does_whatever_its_magnitude(gradient, magnitude):
     rng = np.random.default_rng(15)
@@ -149,7 +140,6 @@ def test_one_token_moves_the_weight_as_far_as_a_thousand_does_whatever_its_magni
         )
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_extreme_tokens_leave_the_log_weight_finite(gradient):
     channel = RatioChannel(gradient=gradient)
     for dtype, huge in [(torch.float32, 1e30), (torch.float64, 1e300)]:
@@ -160,7 +150,6 @@ def test_extreme_tokens_leave_the_log_weight_finite(gradient):
             assert torch.isfinite(rovrl.soft_rovr(x, None, channel)).all()
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_log_ratios_keep_their_leading_axes(gradient):
     x = torch.as_tensor(np.random.default_rng(0).normal(size=(2, 3, 40)) * 0.1)
     mask = torch.as_tensor(np.random.default_rng(1).random((2, 3, 40)) < 0.8)
@@ -180,7 +169,6 @@ def test_the_batch_around_a_response_does_not_change_its_weight():
         torch.testing.assert_close(alone[0], together[i], atol=1e-14, rtol=0)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("factor", [1e-3, 0.1, 10.0, 300.0])
 def test_robust_units_make_the_weight_scale_equivariant(gradient, factor):
     rows = [r for r in token_rows(100, seed=9) if len(r) > 8 and (np.abs(r) > 0).mean() > 0.9]
@@ -190,7 +178,6 @@ def test_robust_units_make_the_weight_scale_equivariant(gradient, factor):
     torch.testing.assert_close(scaled, factor * one, rtol=1e-7, atol=1e-12 * factor)
 
 
-@pytest.mark.parametrize("gradient", MODES)
 def test_robust_units_on_tokens_without_spread_are_finite_and_exact(gradient):
     channel = RatioChannel(units="robust", gradient=gradient)
     x = torch.full((4, 40), 0.25, dtype=torch.float64)
