@@ -1,8 +1,8 @@
 """Offline audit of saved rollouts: what did the group statistics do to this run?
 
-    result = rovrl.audit.audit("outputs/run")
-    print(result.show())
-    result.write("outputs/run/audit")        # audit.html and audit.json
+result = rovrl.audit.audit("outputs/run")
+print(result.show())
+result.write("outputs/run/audit")        # audit.html and audit.json
 """
 
 from rovrl.audit.compare import Comparison, compare

@@ -1,6 +1,6 @@
 """A TRL callback: the audit of a run, written when training ends.
 
-    trainer = GRPOTrainer(..., args=GRPOConfig(log_completions=True, ...), callbacks=[AuditCallback()])
+trainer = GRPOTrainer(..., args=GRPOConfig(log_completions=True, ...), callbacks=[AuditCallback()])
 """
 
 from __future__ import annotations

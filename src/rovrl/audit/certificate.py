@@ -93,7 +93,8 @@ def _sentence(
 ) -> str:
     both = [(q, s) for q, s in largest if q and s]
     can = (
-        "can hold " + " or ".join(f"{q} arbitrary block{'s' * (q > 1)} with {s} replaced elsewhere per block" for q, s in both)
+        "can hold "
+        + " or ".join(f"{q} arbitrary block{'s' * (q > 1)} with {s} replaced elsewhere per block" for q, s in both)
         if both
         else "cannot hold both an arbitrary block and a replaced response elsewhere: that takes at least 9 responses"
     )

@@ -28,25 +28,50 @@ thresholds:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options."""
     parser.add_argument("path", nargs="?", help="a run directory, a folder of rollouts, or one file")
-    parser.add_argument("--out", metavar="DIR", help="write audit.html and audit.json here (default: audit/ beside the input)")
+    parser.add_argument(
+        "--out", metavar="DIR", help="write audit.html and audit.json here (default: audit/ beside the input)"
+    )
     parser.add_argument("--no-page", action="store_true", help="only the summary: write nothing")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of the summary")
-    parser.add_argument("--groups", type=int, default=5000, metavar="N", help="groups in page and JSON, the worst first (5000)")
-    parser.add_argument("--threshold", action="append", default=[], metavar="CODE=X", help="when a value becomes a finding")
+    parser.add_argument(
+        "--groups", type=int, default=5000, metavar="N", help="groups in page and JSON, the worst first (5000)"
+    )
+    parser.add_argument(
+        "--threshold", action="append", default=[], metavar="CODE=X", help="when a value becomes a finding"
+    )
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two runs instead")
-    parser.add_argument("--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found")
+    parser.add_argument(
+        "--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found"
+    )
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="runs per cell of the fault matrix (20)")
     reading = parser.add_argument_group("reading")
     reading.add_argument("--format", default="auto", choices=("auto", "records", "trl", "verl", "table"))
-    reading.add_argument("--group-size", type=int, metavar="G", help="where no group ids were saved: responses per prompt")
+    reading.add_argument(
+        "--group-size", type=int, metavar="G", help="where no group ids were saved: responses per prompt"
+    )
     reading.add_argument("--keep-evaluation", action="store_true", help="keep rows that look like evaluation (TRL)")
-    reading.add_argument("--reward-weight", action="append", default=[], metavar="NAME=W", help="weight of a reward column (TRL)")
-    for name in ("reward", "group", "step", "prompt", "completion", "advantage", "log-ratios", "logp-new", "logp-old", "mask"):
+    reading.add_argument(
+        "--reward-weight", action="append", default=[], metavar="NAME=W", help="weight of a reward column (TRL)"
+    )
+    for name in (
+        "reward",
+        "group",
+        "step",
+        "prompt",
+        "completion",
+        "advantage",
+        "log-ratios",
+        "logp-new",
+        "logp-old",
+        "mask",
+    ):
         reading.add_argument(f"--{name}-column", metavar="NAME")
     estimators = parser.add_argument_group("estimators")
     estimators.add_argument("--reward", action="append", default=[], metavar="FIELD=X", help="a field of RewardChannel")
     estimators.add_argument("--ratio", action="append", default=[], metavar="FIELD=X", help="a field of RatioChannel")
-    estimators.add_argument("--clip", metavar="LOW,HIGH", help="the clip band of the weight (records: the run's own; else 3e-4,4e-4)")
+    estimators.add_argument(
+        "--clip", metavar="LOW,HIGH", help="the clip band of the weight (records: the run's own; else 3e-4,4e-4)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,9 +112,22 @@ def _compare(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     from rovrl.audit.rows import Columns
 
-    names = ("reward", "group", "step", "prompt", "completion", "advantage", "log_ratios", "logp_new", "logp_old", "mask")
+    names = (
+        "reward",
+        "group",
+        "step",
+        "prompt",
+        "completion",
+        "advantage",
+        "log_ratios",
+        "logp_new",
+        "logp_old",
+        "mask",
+    )
     given = {name: getattr(args, f"{name}_column") for name in names}
-    weights = tuple((name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight"))
+    weights = tuple(
+        (name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight")
+    )
     return {
         "format": args.format,
         "columns": Columns(**given, reward_weights=weights),

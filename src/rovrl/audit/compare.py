@@ -78,7 +78,10 @@ class Comparison:
                 f"{MEASURES[d.measure]:<32}{d.a:>10.4g}{d.b:>10.4g}{d.difference:>+10.4g}   "
                 f"[{d.low:+.4g}, {d.high:+.4g}]{clear}  ({how})"
             )
-        lines += ["", f"* the interval does not hold 0; bootstrap over prompts or groups, {REPLICATES:,} replicates, seed {SEED}"]
+        lines += [
+            "",
+            f"* the interval does not hold 0; bootstrap over prompts or groups, {REPLICATES:,} replicates, seed {SEED}",
+        ]
         return "\n".join(lines)
 
 
@@ -163,7 +166,9 @@ def _paired(measure: str, x: Array, y: Array) -> Difference | None:
         return None
     x, y = x[good], y[good]
     low, high = np.quantile(_resampled(y - x, np.random.default_rng(SEED)), [0.025, 0.975])
-    return Difference(measure, float(x.mean()), float(y.mean()), float((y - x).mean()), float(low), float(high), True, len(x))
+    return Difference(
+        measure, float(x.mean()), float(y.mean()), float((y - x).mean()), float(low), float(high), True, len(x)
+    )
 
 
 def _unpaired(measure: str, x: Array, y: Array) -> Difference | None:
@@ -173,7 +178,9 @@ def _unpaired(measure: str, x: Array, y: Array) -> Difference | None:
     generator = np.random.default_rng(SEED)
     low, high = np.quantile(_resampled(y, generator) - _resampled(x, generator), [0.025, 0.975])
     units = len(x) + len(y)
-    return Difference(measure, float(x.mean()), float(y.mean()), float(y.mean() - x.mean()), float(low), float(high), False, units)
+    return Difference(
+        measure, float(x.mean()), float(y.mean()), float(y.mean() - x.mean()), float(low), float(high), False, units
+    )
 
 
 def _resampled(values: Array, generator: np.random.Generator) -> Array:

@@ -1,6 +1,6 @@
 """The fault matrix: simulated runs with one planted fault each; which reason codes find it, and how often a clean run is accused.
 
-    python -m rovrl.audit.faults --seeds 20            # or: rovrl audit --fault-matrix; writes the table of docs/audit-faults.md
+python -m rovrl.audit.faults --seeds 20            # or: rovrl audit --fault-matrix; writes the table of docs/audit-faults.md
 """
 
 from __future__ import annotations
@@ -189,7 +189,9 @@ def codes(run: Run, channel: RewardChannel = RewardChannel(), ratio: RatioChanne
         notes=Notes(),
     )
     table, _ = group_table(rollouts, channel, lambda *_: None)
-    return {finding.code for finding in findings(Evidence(rollouts, table, _ratio_table(run, ratio), (0, 0)), thresholds())}
+    return {
+        finding.code for finding in findings(Evidence(rollouts, table, _ratio_table(run, ratio), (0, 0)), thresholds())
+    }
 
 
 def _ratio_table(run: Run, channel: RatioChannel) -> RatioTable:
@@ -214,7 +216,15 @@ def matrix(seeds: int) -> list[dict[str, Any]]:
                 reported = codes(run)
                 found += bool(reported & expected)
                 other += bool(reported - expected)
-            rows.append({"world": world, "fault": fault, "expected": sorted(expected), "found": found / seeds, "other": other / seeds})
+            rows.append(
+                {
+                    "world": world,
+                    "fault": fault,
+                    "expected": sorted(expected),
+                    "found": found / seeds,
+                    "other": other / seeds,
+                }
+            )
     return rows
 
 

@@ -16,8 +16,14 @@ from rovrl.errors import RovrlError
 
 THRESHOLDS: dict[str, tuple[float, str]] = {
     "dominating_rewards": (0.02, "share of groups in which a few rewards dominate"),
-    "contrast_lost": (0.05, "mean share of contrast that GRPO's normalisation lost to dominating rewards, over untied groups"),
-    "sign_changes": (0.15, "share of responses, in untied groups, that GRPO and robust credit push in opposite directions"),
+    "contrast_lost": (
+        0.05,
+        "mean share of contrast that GRPO's normalisation lost to dominating rewards, over untied groups",
+    ),
+    "sign_changes": (
+        0.15,
+        "share of responses, in untied groups, that GRPO and robust credit push in opposite directions",
+    ),
     "tied_groups": (0.9, "share of groups whose rewards are all equal"),
     "single_groups": (0.1, "share of groups with fewer than two scored responses"),
     "nonfinite_rewards": (0.002, "share of responses whose reward is missing, NaN or infinite"),
@@ -143,7 +149,9 @@ def _empty_groups(e: Evidence, limit: Mapping[str, float]) -> list[Finding]:
         advice = "the task is too easy or too hard for the policy, or the grader returns a constant: mix difficulties"
         found.append(Finding("tied_groups", tied, limit["tied_groups"], sentence, advice))
     if single > limit["single_groups"]:
-        sentence = f"{table.single.sum():,} of {groups:,} groups ({percent(single)}) have fewer than two scored responses"
+        sentence = (
+            f"{table.single.sum():,} of {groups:,} groups ({percent(single)}) have fewer than two scored responses"
+        )
         advice = "check the group ids (is every response its own group?) and the grader's failures"
         found.append(Finding("single_groups", single, limit["single_groups"], sentence, advice))
     if missing > limit["nonfinite_rewards"]:
@@ -159,7 +167,11 @@ def _stuck(e: Evidence, limit: Mapping[str, float]) -> list[Finding]:
     value = share(stretch.groups, len(e.table.size)) if stretch else 0.0
     if stretch is None or value <= limit["stuck_grader"]:
         return []
-    where = f"step {stretch.first_step}" if stretch.first_step == stretch.last_step else f"steps {stretch.first_step} to {stretch.last_step}"
+    where = (
+        f"step {stretch.first_step}"
+        if stretch.first_step == stretch.last_step
+        else f"steps {stretch.first_step} to {stretch.last_step}"
+    )
     return [
         Finding(
             "stuck_grader",
@@ -201,9 +213,7 @@ def _group_ids(e: Evidence, limit: Mapping[str, float]) -> list[Finding]:
     if ratio is not None and (ratio[0] - 1) / ratio[1] < limit["groups_alike"]:
         sentence = f"groups differ no more than random sets of responses would (F = {ratio[0]:.2f})"
         advice = "either all prompts are equally hard, or the group ids are wrong (a reshape of interleaved rows?)"
-        found.append(
-            Finding("groups_alike", (ratio[0] - 1) / ratio[1], limit["groups_alike"], sentence, advice)
-        )
+        found.append(Finding("groups_alike", (ratio[0] - 1) / ratio[1], limit["groups_alike"], sentence, advice))
     return found
 
 

@@ -30,7 +30,9 @@ def write(result: AuditResult, directory: Path, groups: int = 5000) -> tuple[Pat
         data.write_text(json.dumps(document, allow_nan=False, separators=(",", ":")), encoding="ascii")
         html.write_text(render(document), encoding="ascii")
     except OSError as error:
-        raise RovrlError(f"cannot write the audit into {directory}: {error.strerror or error}; name another place with --out") from error
+        raise RovrlError(
+            f"cannot write the audit into {directory}: {error.strerror or error}; name another place with --out"
+        ) from error
     return html, data
 
 

@@ -124,7 +124,9 @@ def _details(result: AuditResult, chosen: np.ndarray) -> dict[int, dict[str, Any
     by_file: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     for group in chosen.tolist():
         span = rollouts.rows_of(group)
-        for place, (file, row) in enumerate(zip(rollouts.file[span].tolist(), rollouts.row[span].tolist(), strict=True)):
+        for place, (file, row) in enumerate(
+            zip(rollouts.file[span].tolist(), rollouts.row[span].tolist(), strict=True)
+        ):
             by_file[file][row] = (group, place)
     found: dict[int, dict[str, Any]] = {}
     if not rollouts.files:
@@ -138,9 +140,15 @@ def _details(result: AuditResult, chosen: np.ndarray) -> dict[int, dict[str, Any
 
 
 def _read_file(
-    result: AuditResult, file: int, rows: dict[int, tuple[int, int]], want: frozenset[str], found: dict[int, dict[str, Any]]
+    result: AuditResult,
+    file: int,
+    rows: dict[int, tuple[int, int]],
+    want: frozenset[str],
+    found: dict[int, dict[str, Any]],
 ) -> None:
-    several = result.kind == "records" and "tokens" in want  # one row per update: the later ones are known by what they say
+    several = (
+        result.kind == "records" and "tokens" in want
+    )  # one row per update: the later ones are known by what they say
     names: dict[object, tuple[int, int]] = {}
     for chunk in result.reader.chunks(result.rollouts.files[file], want, Notes()):
         for k, row in enumerate(chunk.row.tolist()):
@@ -152,7 +160,9 @@ def _read_file(
             _add_tokens(chunk, k, at or (names.get(_name(chunk, k)) if several else None), found)
 
 
-def _add_texts(result: AuditResult, chunk: Chunk, k: int, at: tuple[int, int], found: dict[int, dict[str, Any]]) -> None:
+def _add_texts(
+    result: AuditResult, chunk: Chunk, k: int, at: tuple[int, int], found: dict[int, dict[str, Any]]
+) -> None:
     group, response = at
     empty = {"prompt": None, "completions": [None] * int(result.groups.size[group])}
     entry = found.setdefault(group, empty)
@@ -175,7 +185,9 @@ def _add_tokens(chunk: Chunk, k: int, at: tuple[int, int] | None, found: dict[in
     row = row[np.isfinite(row)]
     clip = chunk.clip[k].tolist() if chunk.clip is not None else [CLIP_LOW, CLIP_HIGH]
     advantage = float(chunk.advantage[k]) if chunk.advantage is not None else None
-    found[at[0]].setdefault("tokens", []).append({"response": at[1], "values": row, "clip": clip, "advantage": advantage})
+    found[at[0]].setdefault("tokens", []).append(
+        {"response": at[1], "values": row, "clip": clip, "advantage": advantage}
+    )
 
 
 def _keep_within_budget(found: dict[int, dict[str, Any]], order: list[int]) -> None:

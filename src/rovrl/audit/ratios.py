@@ -95,7 +95,9 @@ def ratio_table(
     if not parts:
         return None
     notes.count("nonfinite_ratios", "{n} token log-ratios are no finite numbers and were left out", nonfinite)
-    return RatioTable(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, nonfinite=nonfinite)
+    return RatioTable(
+        **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, nonfinite=nonfinite
+    )
 
 
 def weights(rows: list[Array], channel: RatioChannel) -> tuple[Array, Array]:
@@ -130,8 +132,12 @@ def _one_chunk(
     mean, soft = weights(finite, channel)
     group, response = find(chunk, number)
     computed = np.where(response >= 0, grpo[response], np.nan)
-    advantage = np.where(np.isnan(chunk.advantage), computed, chunk.advantage) if chunk.advantage is not None else computed
-    clip = np.tile(np.array(band or (CLIP_LOW, CLIP_HIGH)), (len(chunk), 1)) if band or chunk.clip is None else chunk.clip
+    advantage = (
+        np.where(np.isnan(chunk.advantage), computed, chunk.advantage) if chunk.advantage is not None else computed
+    )
+    clip = (
+        np.tile(np.array(band or (CLIP_LOW, CLIP_HIGH)), (len(chunk), 1)) if band or chunk.clip is None else chunk.clip
+    )
     return {
         "group": group[have],
         "step": chunk.step[have],

@@ -45,7 +45,9 @@ class RecordReader:
         for batch in batches(file, names, notes, TOKEN_ROWS if want & {"tokens", "text"} else BATCH_ROWS):
             missing = [name for name in names if name not in batch.names]
             if missing:
-                notes.tell("damaged_file", f"{file} lacks {', '.join(missing)} and was left out: it is no record of rovrl")
+                notes.tell(
+                    "damaged_file", f"{file} lacks {', '.join(missing)} and was left out: it is no record of rovrl"
+                )
                 return
             yield self._chunk(batch, want, seen)
 

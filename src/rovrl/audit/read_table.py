@@ -134,7 +134,9 @@ def log_ratios(batch: Batch, place: dict[str, str | None]) -> list[NDArray[np.fl
         rows = batch.lists(place["log_ratios"])
     elif place["logp_new"] and place["logp_old"]:
         both = zip(batch.lists(place["logp_new"]), batch.lists(place["logp_old"]), strict=True)
-        rows = [new - old if new is not None and old is not None and len(new) == len(old) else None for new, old in both]
+        rows = [
+            new - old if new is not None and old is not None and len(new) == len(old) else None for new, old in both
+        ]
     else:
         return None
     if place["mask"]:

@@ -45,10 +45,14 @@ class TrlReader:
         """See `Reader`."""
         for batch in batches(file, None, notes):
             if "prompt" not in batch.names:
-                notes.tell("damaged_file", f"{file} has no prompt column and was left out: it is no completions file of TRL")
+                notes.tell(
+                    "damaged_file", f"{file} has no prompt column and was left out: it is no completions file of TRL"
+                )
                 return
             rewards = self._reward_names(batch, file, notes)
-            parts = np.stack([batch.numbers(name) for name in rewards], axis=-1) if rewards else np.zeros((len(batch), 0))
+            parts = (
+                np.stack([batch.numbers(name) for name in rewards], axis=-1) if rewards else np.zeros((len(batch), 0))
+            )
             prompt = batch.texts("prompt")
             completion = batch.texts("completion") if "completion" in batch.names else None
             yield Chunk(
@@ -102,4 +106,8 @@ def _digest(prompt: object, completion: object, parts: NDArray[np.float64]) -> N
 
 
 def _looks_like_trl(path: Path) -> bool:
-    return path.suffix == ".parquet" and set(FIXED) <= set(columns_of(path, Notes())) and path.name.startswith("completions")
+    return (
+        path.suffix == ".parquet"
+        and set(FIXED) <= set(columns_of(path, Notes()))
+        and path.name.startswith("completions")
+    )

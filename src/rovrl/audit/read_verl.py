@@ -43,7 +43,9 @@ class VerlReader:
         number = int(file.stem) if file.stem.isdecimal() and len(file.stem) < 16 else 0
         for batch in batches(file, None, notes):
             if "score" not in batch.names and self.columns.reward is None:
-                notes.tell("damaged_file", f"{file} has no score column and was left out: it is no rollout dump of verl")
+                notes.tell(
+                    "damaged_file", f"{file} has no score column and was left out: it is no rollout dump of verl"
+                )
                 return
             chunk = self._chunk(batch, number, notes)
             if want & {"text", "prompt"}:
@@ -56,7 +58,9 @@ class VerlReader:
         if "uid" in batch.names:
             group = pa.array([_prompt_of(uid) for uid in batch.texts("uid").to_pylist()], type=pa.large_string())
         else:
-            notes.tell("grouped_by_prompt", "the dump has no uid: responses with the same input in one file form a group")
+            notes.tell(
+                "grouped_by_prompt", "the dump has no uid: responses with the same input in one file form a group"
+            )
             group = batch.texts("input")
         return Chunk(
             row=batch.rows,

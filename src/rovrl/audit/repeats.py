@@ -37,7 +37,11 @@ def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
             "have; give --group-size if the run used another",
         )
     if (times > 1).any():
-        notes.count("runs_split", f"{{n}} runs of equal prompts are longer and were cut into groups of {group_size}", int((times > 1).sum()))
+        notes.count(
+            "runs_split",
+            f"{{n}} runs of equal prompts are longer and were cut into groups of {group_size}",
+            int((times > 1).sum()),
+        )
     notes.count("odd_groups", f"{{n}} runs of equal prompts are no multiple of {group_size} and were left whole", odd)
     pieces = np.repeat(np.where(times > 1, group_size, sizes), times)
     source = np.repeat(np.arange(len(sizes)), times)
@@ -158,4 +162,6 @@ def _short(steps: list[int]) -> str:
 def check_group_size(group_size: int | None) -> None:
     """Refuses a group size that is none."""
     if group_size is not None and group_size < 2:
-        raise RovrlError(f"--group-size must be at least 2, not {group_size}: a single response has nothing to compare with")
+        raise RovrlError(
+            f"--group-size must be at least 2, not {group_size}: a single response has nothing to compare with"
+        )

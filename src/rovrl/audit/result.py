@@ -114,7 +114,13 @@ class AuditResult:
         """Group numbers, those with the most lost contrast first, then by sign changes, reference shift, missing rewards."""
         table = self.groups
         shift = np.abs(np.nan_to_num(table.shift)) / np.maximum(np.nan_to_num(table.spread), 1e-12)
-        keys = (-np.nan_to_num(shift), table.finite - table.size, -table.flips, -table.dominating, -np.nan_to_num(table.lost))
+        keys = (
+            -np.nan_to_num(shift),
+            table.finite - table.size,
+            -table.flips,
+            -table.dominating,
+            -np.nan_to_num(table.lost),
+        )
         return np.lexsort(keys)[:count]
 
     def dominating(self, group: int) -> list[int]:
@@ -143,9 +149,7 @@ class AuditResult:
         return text(self)
 
 
-def summarise(
-    rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, trained_with: str | None
-) -> Summary:
+def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, trained_with: str | None) -> Summary:
     """The run in numbers."""
     untied = table.untied
     sizes, counts = np.unique(table.size, return_counts=True)

@@ -90,7 +90,9 @@ class _Gathered:
 
     def __init__(self, by_runs: bool) -> None:
         self.by_runs = by_runs
-        self.rows: dict[str, list[Any]] = {name: [] for name in ("reward", "file", "row", "advantage", "planted", "digest")}
+        self.rows: dict[str, list[Any]] = {
+            name: [] for name in ("reward", "file", "row", "advantage", "planted", "digest")
+        }
         self.length: list[NDArray[np.int64]] = []
         self.step: list[NDArray[np.int64]] = []
         self.label: list[Any] = []
@@ -131,7 +133,9 @@ class _Gathered:
                 rows = {name: None if column is None else column[order] for name, column in rows.items()}
         rows["reward"] = np.where(np.isfinite(rows["reward"]), rows["reward"], np.nan)
         start = np.concatenate([[0], np.cumsum(length)])
-        return Rollouts(reader.name, files, start=start, step=step, label=label, by_runs=self.by_runs, notes=notes, **rows)
+        return Rollouts(
+            reader.name, files, start=start, step=step, label=label, by_runs=self.by_runs, notes=notes, **rows
+        )
 
     def _column(self, name: str) -> Any:
         parts = self.rows[name]

@@ -82,7 +82,9 @@ class GroupTable:
         return ~self.tied & ~self.single
 
 
-def group_table(rollouts: Rollouts, channel: RewardChannel, progress: Progress) -> tuple[GroupTable, dict[int, RewardChannel]]:
+def group_table(
+    rollouts: Rollouts, channel: RewardChannel, progress: Progress
+) -> tuple[GroupTable, dict[int, RewardChannel]]:
     """The statistics of every group, and the settings with all numbers filled in, by step (one entry, -1, if equal for all)."""
     table = GroupTable.empty(rollouts.groups)
     table.size = rollouts.size
@@ -223,7 +225,9 @@ def _dominance(
     table.lost[hit] = 1 - np.minimum(np.nan_to_num(kept), 1.0)
     for settings, part in _parts(step[hit], channels):
         members = hit[part]
-        table.lost_credit[members] = _lost_by_credit(rewards[loses][part], count[loses][part], low[loses][part], settings)
+        table.lost_credit[members] = _lost_by_credit(
+            rewards[loses][part], count[loses][part], low[loses][part], settings
+        )
 
 
 def _lost_by_credit(rewards: Array, count: Counts, low: Counts, channel: RewardChannel) -> Array:
@@ -267,7 +271,9 @@ def _channels(rollouts: Rollouts, finite: Counts, channel: RewardChannel) -> dic
     return channels
 
 
-def _parts(step: Counts, channels: dict[int, RewardChannel]) -> Iterator[tuple[RewardChannel, NDArray[np.int64] | slice]]:
+def _parts(
+    step: Counts, channels: dict[int, RewardChannel]
+) -> Iterator[tuple[RewardChannel, NDArray[np.int64] | slice]]:
     """The groups that share settings, with them."""
     if -1 in channels:
         yield channels[-1], slice(None)

@@ -16,16 +16,33 @@ NAMES = {"grpo": "GRPO", "dr_grpo": "Dr. GRPO", "rloo": "RLOO", "credit": "RoVR 
 
 def text(result: AuditResult) -> str:
     """The summary: numbers, worst groups, ratio side, certificate, notes, verdict."""
-    parts = [_head(result), _rewards(result), _worst(result), _ratios(result), _certificate(result), _notes(result), _verdict(result)]
+    parts = [
+        _head(result),
+        _rewards(result),
+        _worst(result),
+        _ratios(result),
+        _certificate(result),
+        _notes(result),
+        _verdict(result),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
 def _head(result: AuditResult) -> str:
     s = result.summary
     usual = max(s.group_sizes, key=lambda size: s.group_sizes[size])
-    sizes = f"of {usual}" if len(s.group_sizes) == 1 else f"of {min(s.group_sizes)} to {max(s.group_sizes)}, most of {usual}"
+    sizes = (
+        f"of {usual}"
+        if len(s.group_sizes) == 1
+        else f"of {min(s.group_sizes)} to {max(s.group_sizes)}, most of {usual}"
+    )
     steps = f"{s.steps:,} step{'s' * (s.steps != 1)} ({s.first_step} to {s.last_step})"
-    kinds = {"records": "rovrl records", "trl": "TRL completions", "verl": "verl rollouts", "table": "a table of rollouts"}
+    kinds = {
+        "records": "rovrl records",
+        "trl": "TRL completions",
+        "verl": "verl rollouts",
+        "table": "a table of rollouts",
+    }
     return (
         f"rovrl audit of {result.path}: {kinds[result.kind]}, {len(result.files):,} file{'s' * (len(result.files) != 1)}\n"
         f"{s.groups:,} groups {sizes}, {s.responses:,} responses, {steps}"
@@ -36,16 +53,30 @@ def _rewards(result: AuditResult) -> str:
     s = result.summary
     untied = s.groups - s.tied_groups - s.single_groups
     lines = [
-        ("no signal", f"{s.tied_groups:,} tied groups ({percent(share(s.tied_groups, s.groups))}), {s.single_groups:,} with fewer than two scored responses"),
+        (
+            "no signal",
+            f"{s.tied_groups:,} tied groups ({percent(share(s.tied_groups, s.groups))}), {s.single_groups:,} with fewer than two scored responses",
+        ),
         ("missing", f"{s.nonfinite_rewards:,} rewards are missing or not finite, in {s.nonfinite_groups:,} groups"),
-        ("dominating", f"{s.dominating_rewards:,} rewards dominate {s.dominated_groups:,} groups; {s.halved_groups:,} of {untied:,} untied groups lost half of their contrast or more"),
-        ("contrast lost", f"{percent(s.contrast_lost)} under GRPO, {percent(s.contrast_lost_credit)} under bounded credit (mean over untied groups)"),
-        ("sign changes", f"{s.sign_changes:,} responses ({percent(s.sign_change_share)}) between GRPO and robust credit; mean reference shift {s.reference_shift:.3g}"),
+        (
+            "dominating",
+            f"{s.dominating_rewards:,} rewards dominate {s.dominated_groups:,} groups; {s.halved_groups:,} of {untied:,} untied groups lost half of their contrast or more",
+        ),
+        (
+            "contrast lost",
+            f"{percent(s.contrast_lost)} under GRPO, {percent(s.contrast_lost_credit)} under bounded credit (mean over untied groups)",
+        ),
+        (
+            "sign changes",
+            f"{s.sign_changes:,} responses ({percent(s.sign_change_share)}) between GRPO and robust credit; mean reference shift {s.reference_shift:.3g}",
+        ),
     ]
     if s.planted is not None and s.planted:
         lines.append(("planted", f"the run itself contaminated {s.planted:,} rewards"))
     if s.trained_with:
-        lines.append(("trained with", NAMES.get(s.trained_with, "advantages of another kind (other weights, scaling or method)")))
+        lines.append(
+            ("trained with", NAMES.get(s.trained_with, "advantages of another kind (other weights, scaling or method)"))
+        )
     return "Rewards\n" + _table(lines)
 
 
@@ -61,7 +92,9 @@ def _worst(result: AuditResult) -> str:
         rewards = result.rewards(g)
         out = ", ".join(f"{rewards[i]:.4g}" for i in result.dominating(g)[:4]) or "-"
         lost, credit = (percent(np.nan_to_num(x[g])) for x in (table.lost, table.lost_credit))
-        lines.append(f"  {result.rollouts.step[g]:>6}  {label[:24]:<24} {lost:>6} {credit:>9} {table.flips[g]:>5}  {out}")
+        lines.append(
+            f"  {result.rollouts.step[g]:>6}  {label[:24]:<24} {lost:>6} {credit:>9} {table.flips[g]:>5}  {out}"
+        )
     return "Worst groups\n" + "\n".join(lines)
 
 
@@ -71,14 +104,22 @@ def _ratios(result: AuditResult) -> str:
         return "Token log-ratios\n  none saved: clip branches cannot be audited (train with records to have them)"
     clipped, soft = r.clipped_upper + r.clipped_lower, r.soft_clipped_upper + r.soft_clipped_lower
     lines = [
-        ("clipped", f"{percent(clipped)} of {r.responses:,} response-updates ({percent(r.clipped_upper)} above, {percent(r.clipped_lower)} below); with SoftRoVR {percent(soft)}"),
+        (
+            "clipped",
+            f"{percent(clipped)} of {r.responses:,} response-updates ({percent(r.clipped_upper)} above, {percent(r.clipped_lower)} below); with SoftRoVR {percent(soft)}",
+        ),
         ("branches moved", f"{percent(r.moved)} would change their clip branch under SoftRoVR"),
-        ("bursts", f"{percent(r.bursts)} have a log weight made by a few tokens; typical |log weight| {r.median_abs_log_weight:.2g}"),
+        (
+            "bursts",
+            f"{percent(r.bursts)} have a log weight made by a few tokens; typical |log weight| {r.median_abs_log_weight:.2g}",
+        ),
         ("disagreement", f"SoftRoVR hides {percent(r.disagreement)} of the movement of the log weights"),
     ]
     hint = ""
     if clipped > 0.1:
-        hint = "\n  With GSPO's band of 3e-4 / 4e-4 a tenth to a third of the responses clipped is what others report too."
+        hint = (
+            "\n  With GSPO's band of 3e-4 / 4e-4 a tenth to a third of the responses clipped is what others report too."
+        )
     return "Token log-ratios\n" + _table(lines) + hint
 
 

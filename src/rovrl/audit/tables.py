@@ -289,7 +289,9 @@ def _lines(path: Path, notes: Notes, keep_ends: bool = False) -> Iterator[str]:
                 line, replaced = raw.decode("utf-8", "replace"), replaced + 1
             yield line if keep_ends else line.rstrip("\r\n")
     if replaced:
-        notes.tell("encoding", f"{path} has {replaced:,} lines that are not UTF-8; what could not be read became U+FFFD")
+        notes.tell(
+            "encoding", f"{path} has {replaced:,} lines that are not UTF-8; what could not be read became U+FFFD"
+        )
 
 
 def _encoding(path: Path) -> str:

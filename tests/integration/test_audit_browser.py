@@ -1,0 +1,326 @@
+"""The page in a real Chromium: it loads nothing, runs nothing that it was given, and its numbers are Python's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import audit_dumps
+import numpy as np
+import pytest
+import torch
+
+import rovrl
+from rovrl.audit import audit
+from rovrl.audit.payload import _one_setting, _ratio_settings
+from rovrl.baselines import ADVANTAGES as PEERS
+from rovrl.credit import partition
+from rovrl.robust.location import scale_source
+
+CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium found"),
+]
+METHODS = ("grpo", "dr_grpo", "median_mad", "center", "credit")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        instance = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield instance
+        instance.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The page and the JSON of a run with hostile texts, spikes, missing rewards and tied groups."""
+    folder = tmp_path_factory.mktemp("run")
+    scores = audit_dumps.rewards(64)
+    scores[5, 3] = np.nan
+    scores[6] = 1.0
+    run = audit_dumps.verl(folder / "dump", scores, texts=audit_dumps.HOSTILE)
+    html, data = audit(run).write(folder / "audit")
+    return html, json.loads(data.read_text())
+
+
+class Watched:
+    """A page, and everything it did that it should not have done."""
+
+    def __init__(self, browser, html, **options):
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.requests, self.refused, self.errors, self.dialogs = [], [], [], []
+        self.page.on("requestfailed", lambda request: self.refused.append((request.url, request.failure)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        self.page.goto(html.as_uri())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+
+def test_the_page_loads_without_an_error_and_requests_nothing_but_itself(browser, written):
+    html, _ = written
+    with Watched(browser, html) as watched:
+        assert watched.page.locator("#list tbody tr").count() == 40
+        assert watched.page.locator("#group-title").inner_text().startswith("step ")
+        assert watched.errors == []
+        assert watched.requests == [html.as_uri()]
+
+
+def test_hostile_prompts_and_completions_are_shown_as_text_and_do_nothing(browser, written):
+    html, document = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        before = page.evaluate("document.querySelectorAll('script, img, iframe, link, style, form, object, embed, meta').length")
+        for _ in range(3):
+            page.keyboard.press("j")
+            page.evaluate("document.querySelectorAll('#group details').forEach((d) => { d.open = true; })")
+        page.wait_for_timeout(200)
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate("document.querySelectorAll('script, img, iframe, link, style, form, object, embed, meta').length") == before
+        assert page.evaluate("getComputedStyle(document.body).display") != "none"
+        shown = page.evaluate("[...document.querySelectorAll('#group .untrusted')].map((node) => node.textContent)")
+        group = page.evaluate("window.rovrlAudit.view.group.id")
+        saved = next(g for g in document["groups"] if g["id"] == group)
+        assert shown == [saved["prompt"], *saved["completions"]]
+        assert audit_dumps.HOSTILE[1] in shown
+        assert watched.errors == []
+        assert watched.dialogs == []
+        assert watched.requests == [html.as_uri()]
+
+
+def test_the_security_policy_refuses_an_injected_script_style_and_request(browser, written):
+    html, _ = written
+    with Watched(browser, html) as watched:
+        watched.page.evaluate("""() => {
+            const script = document.createElement("script"); script.textContent = "window.hacked = 9"; document.body.append(script);
+            const style = document.createElement("style"); style.textContent = "body { color: rgb(1, 2, 3) }"; document.body.append(style);
+            const image = document.createElement("img"); image.src = "https://example.com/leak.png"; document.body.append(image);
+        }""")
+        watched.page.wait_for_timeout(200)
+        assert watched.page.evaluate("window.hacked") is None
+        assert watched.page.evaluate("getComputedStyle(document.body).color") != "rgb(1, 2, 3)"
+        assert sum("Content Security Policy" in error for error in watched.errors) == 3
+        assert watched.refused == [("https://example.com/leak.png", "csp")]
+
+
+def test_the_page_holds_the_same_document_as_the_json_and_shows_its_numbers(browser, written):
+    html, document = written
+    with Watched(browser, html) as watched:
+        assert watched.page.evaluate("window.rovrlAudit.doc") == document
+        row = watched.page.locator("#list tbody tr").first
+        worst = document["groups"][0]
+        assert row.get_attribute("data-id") == str(worst["id"])
+        assert row.locator("td").nth(0).inner_text() == f"{100 * worst['lost']:.0f} %"
+        assert row.locator("td").nth(3).inner_text() == str(worst["flips"])
+        cards = watched.page.locator("#cards").inner_text()
+        assert f"{document['summary']['responses']:,}" in cards
+        assert watched.page.locator("#findings li").count() == len(document["findings"])
+        centers = watched.page.evaluate("window.rovrlAudit.view.centers")
+        assert centers["mean"] == pytest.approx(worst["mean"], rel=1e-12)
+        assert centers["rovr"] == pytest.approx(worst["reference"], abs=1e-9)
+
+
+def test_sorting_filtering_choosing_a_step_and_keys_work(browser, written):
+    html, document = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        page.locator("[data-sort=flips]").click()
+        flips = [int(text) for text in page.locator("#list tbody tr td:nth-child(5)").all_inner_texts()]
+        assert flips == sorted(flips, reverse=True)
+        assert flips[0] == max(g["flips"] for g in document["groups"])
+        page.locator("[data-sort=flips]").click()
+        assert page.locator("#list tbody tr td:nth-child(5)").first.inner_text() == "0"
+        page.locator("#only").select_option("tied")
+        assert page.locator("#list tbody tr").count() == sum(g["tied"] for g in document["groups"])
+        page.locator("#only").select_option("all")
+        page.locator("#search").fill("step 3,")
+        assert page.locator("#list tbody tr").count() == sum(g["step"] == 3 for g in document["groups"])
+        page.locator("#search").fill("")
+        page.locator(".step-hit").nth(1).click()
+        assert page.locator("#list tbody tr").count() == sum(g["step"] == 2 for g in document["groups"])
+        page.locator("#clear-step").click()
+        page.locator("body").click(position={"x": 2, "y": 2})
+        first = page.evaluate("window.rovrlAudit.list.rows[0].id")
+        page.evaluate("window.rovrlAudit.list.current = null")
+        page.keyboard.press("j")
+        assert page.evaluate("window.rovrlAudit.view.group.id") == first
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        assert page.evaluate("window.rovrlAudit.view.group.id") == first
+        page.keyboard.press("n")
+        assert page.locator("#page").inner_text() == "page 2 of 2"
+        page.keyboard.press("?")
+        assert page.locator("#help").is_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.id") == "search"
+        assert watched.errors == []
+
+
+def test_the_control_moves_one_reward_and_every_method_answers_as_python_does(browser, written):
+    html, document = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        group = document["groups"][2]
+        page.evaluate("(id) => window.rovrlAudit.list.select(window.rovrlAudit.doc.groups.find((g) => g.id === id))", group["id"])
+        page.locator("#which").select_option("4")
+        page.locator("#exact").fill("123.5")
+        moved = list(group["rewards"])
+        moved[4] = 123.5
+        for method in METHODS:
+            ours = page.evaluate("(name) => window.rovrlAudit.view.now[name]", method)
+            np.testing.assert_allclose(ours, advantages(method, moved), rtol=1e-9, atol=1e-9)
+        shown = page.locator("[data-method=credit][data-response='4']").inner_text()
+        assert float(shown) == pytest.approx(advantages("credit", moved)[4], rel=1e-2)
+        page.locator("#slider").evaluate("(node) => { node.value = 0; node.dispatchEvent(new Event('input')); }")
+        assert page.evaluate("window.rovrlAudit.view.rewards[4]") < min(r for r in group["rewards"] if r is not None)
+        page.locator("#reset").click()
+        assert page.evaluate("window.rovrlAudit.view.rewards") == group["rewards"]
+        assert watched.errors == []
+
+
+def advantages(method: str, rewards: list[float | None], channel: rovrl.RewardChannel | None = None) -> np.ndarray:
+    """Python's advantages of one group."""
+    channel = channel or rovrl.RewardChannel()
+    values = torch.tensor([np.nan if r is None else r for r in rewards], dtype=torch.float64)
+    of = PEERS if method in PEERS else rovrl.ADVANTAGES
+    return of[method](values, channel).numpy()
+
+
+def test_the_formulas_in_the_page_agree_with_python_to_one_in_a_billion(browser, written):
+    generator = np.random.default_rng(11)
+    channels = [
+        rovrl.RewardChannel(),
+        rovrl.RewardChannel(num_blocks=4, num_levels=5, score_width=0.3, credit_bound=0.4, credit_floor=0.05),
+        rovrl.RewardChannel(scale_source=0.2, tie_tolerance=0.01),
+        rovrl.RewardChannel(failure_unit=None),
+    ]
+    cases = []
+    for size in (2, 5, 9, 16, 40):
+        for kind in range(6):
+            group = [
+                generator.normal(0, 1, size),
+                generator.integers(0, 2, size).astype(float),
+                np.full(size, 0.7),
+                generator.standard_cauchy(size) * 100,
+                np.where(np.arange(size) == 0, 1e12, generator.normal(0, 0.1, size)),
+                generator.integers(0, 4, size) / 10,
+            ][kind].tolist()
+            if kind in (0, 5) and size > 4:
+                group[1] = None
+            for which in range(len(channels)):
+                blocks, _ = partition(sum(r is not None for r in group), channels[which])
+                if scale_source(blocks, channels[which]) != "lagged":  # the page is given that number, as in channel 2
+                    cases.append((group, which))
+    settings = [_one_setting(channel, list(range(1, 65))) for channel in channels]
+    html, _ = written
+    with Watched(browser, html) as watched:
+        theirs = watched.page.evaluate(
+            "([cases, settings, names]) => cases.map(([group, which]) =>"
+            " names.map((name) => window.rovrlAudit.Estimators.advantages(name, group, settings[which])))",
+            [cases, json.loads(json.dumps(settings)), METHODS],
+        )
+    assert len(cases) > 80
+    for (group, which), answer in zip(cases, theirs, strict=True):
+        for method, values in zip(METHODS, answer, strict=True):
+            expected = advantages(method, group, channels[which])
+            scale = max(1.0, np.abs(expected).max())
+            assert np.abs(np.array(values) - expected).max() / scale < 1e-9, (method, group, which)
+
+
+def test_soft_rovr_in_the_page_agrees_with_python_to_one_in_a_billion(browser, written):
+    generator = np.random.default_rng(5)
+    rows = [generator.normal(0, s, n) for n in (1, 3, 4, 8, 9, 43, 200) for s in (0.0, 1e-3, 0.05, 2.0)]
+    for row in rows[8:]:
+        row[: len(row) // 5] += 0.5
+    html, _ = written
+    channel = rovrl.RatioChannel()
+    with Watched(browser, html) as watched:
+        answers = watched.page.evaluate(
+            "([rows, s]) => rows.map((row) => window.rovrlAudit.Estimators.softRovr(row, s).soft)",
+            [[row.tolist() for row in rows], json.loads(json.dumps(_ratio_settings(channel)))],
+        )
+    for row, answer in zip(rows, answers, strict=True):
+        assert answer == pytest.approx(float(rovrl.soft_rovr(torch.from_numpy(row), None, channel)), abs=1e-9)
+
+
+def test_token_log_ratios_are_drawn_with_block_centers_mean_soft_rovr_and_band(browser, tmp_path):
+    run = audit_dumps.records(tmp_path / "records", audit_dumps.rewards(8, 16))
+    html, _ = audit(run).write(tmp_path / "audit")
+    with Watched(browser, html) as watched:
+        page = watched.page
+        page.locator("#only").select_option("tokens")
+        page.locator("#list tbody tr").first.click()
+        box = page.locator("#group details", has_text="SoftRoVR").first
+        box.locator("summary").click()
+        assert box.locator(".block-line").count() == 8
+        assert box.locator(".token").count() == 40
+        assert box.locator(".clip-band, .mark.mean, .mark.rovr").count() == 3
+        assert watched.errors == []
+
+
+def test_five_thousand_groups_are_listed_by_pages_and_not_all_at_once(browser, tmp_path):
+    run = audit_dumps.table(tmp_path / "run.parquet", audit_dumps.rewards(5000, 16))
+    html, _ = audit(run).write(tmp_path / "audit")
+    with Watched(browser, html) as watched:
+        assert watched.page.evaluate("window.rovrlAudit.list.rows.length") == 5000
+        assert watched.page.evaluate("document.querySelectorAll('*').length") < 5000
+        watched.page.locator("[data-sort=shift]").click()
+        shifts = [abs(float(text)) for text in watched.page.locator("#list tbody tr td:nth-child(4)").all_inner_texts()]
+        assert shifts == sorted(shifts, reverse=True)
+        assert watched.errors == []
+
+
+CONTRAST = """() => {
+  const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const behind = (node) => { for (let at = node; at; at = at.parentElement) { const c = parse(getComputedStyle(at).backgroundColor);
+    if (c.length < 4 || c[3] > 0) return c.slice(0, 3); } return [255, 255, 255]; };
+  const poor = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!own || !node.getClientRects().length || node.closest("svg, script, :disabled, .skip")) continue;
+    const a = light(parse(getComputedStyle(node).color).slice(0, 3)), b = light(behind(node));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push([node.tagName, node.className, node.textContent.slice(0, 30), ratio]);
+  }
+  return poor;
+}"""
+UNNAMED = """() => [...document.querySelectorAll("button, input, select, [role=button], [role=img], progress, svg[role]")].filter((node) => !node.hidden &&
+  !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length)).map((node) => node.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_has_a_contrast_of_at_least_4_5_and_every_control_a_name(browser, written, theme):
+    html, _ = written
+    with Watched(browser, html, color_scheme=theme) as watched:
+        assert watched.page.evaluate(CONTRAST) == []
+        assert watched.page.evaluate(UNNAMED) == []
+        watched.page.locator("#theme").click()
+        assert watched.page.evaluate("document.documentElement.dataset.theme") == ("dark" if theme == "light" else "light")
+        assert watched.page.evaluate(CONTRAST) == []
+
+
+def test_a_phone_shows_the_page_without_sideways_scrolling(browser, written):
+    html, _ = written
+    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+    with Watched(browser, html, **phone) as watched:
+        page = watched.page
+        page.locator("#list tbody tr").nth(1).tap()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.locator("#back").is_visible()
+        page.locator("#back").tap()
+        assert watched.errors == []
