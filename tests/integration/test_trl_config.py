@@ -3,11 +3,11 @@
 import logging
 
 import pytest
-import tiny
 import torch
 from trl import GRPOConfig
 from trl.scripts.utils import TrlParser
 
+import tiny
 from rovrl import RatioChannel, RewardChannel, RovrlError
 from rovrl.integrations.trl import RoVRConfig, RoVRTrainer
 from rovrl.integrations.trl_installed import check_trl
@@ -140,7 +140,7 @@ def test_unusable_inputs_of_the_trainer_get_a_sentence(tmp_path):
         RoVRTrainer(tiny.model(), tiny.digit_share, plain, tiny.addition(), processing_class=tiny.tokenizer())
     with pytest.raises(ValueError, match="column 'prompt', and has question, answer"):
         tiny.trainer(tmp_path, train_dataset=tiny.addition().rename_column("prompt", "question"))
-    with pytest.raises(ValueError, match="beta=0.1 needs a reference model"):
+    with pytest.raises(ValueError, match=r"beta=0\.1 needs a reference model"):
         tiny.trainer(tmp_path, beta=0.1)
 
 

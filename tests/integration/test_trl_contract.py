@@ -9,16 +9,18 @@ import textwrap
 import types
 
 import pytest
-import tiny
 import torch
 import trl.trainer.grpo_trainer as trl_module
 
+import tiny
 from rovrl.integrations.trl import WEIGHTS, RoVRTrainer
 from rovrl.weight import gspo_mean
 
 MEAN = "log_importance_weights = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)"
 OURS = "log_importance_weights = robust_log_weight(self, log_ratio, mask)"
-TOLERANCE = 5e-6  # float32: the log-probabilities (about 4) plus the shift are rounded to 2e-7, the weight moves by about 0.02
+TOLERANCE = (
+    5e-6  # float32: the log-probabilities (about 4) plus the shift are rounded to 2e-7, the weight moves by about 0.02
+)
 
 CASES = {
     "grpo": {},
@@ -32,7 +34,13 @@ CASES = {
     "two_sided_clip": {"delta": 1.05},
     "off_policy_mask": {"off_policy_mask_threshold": 0.02},
     "entropy": {"entropy_coef": 0.01, "top_entropy_quantile": 0.5},
-    "everything": {"loss_type": "dapo", "beta": 0.5, "delta": 1.05, "off_policy_mask_threshold": 0.02, "entropy_coef": 0.01},
+    "everything": {
+        "loss_type": "dapo",
+        "beta": 0.5,
+        "delta": 1.05,
+        "off_policy_mask_threshold": 0.02,
+        "entropy_coef": 0.01,
+    },
     "unrolled": {"ratio_channel": {"gradient": "unrolled"}},
     "robust_units": {"ratio_channel": {"units": "robust"}, "beta": 0.5},
     "gmpo": {"weight": "gmpo", "beta": 0.5},
@@ -227,4 +235,6 @@ def test_the_mean_as_ratio_channel_is_gspo(path, tmp_path, generator):
     theirs = outcome(trainer, lambda model, x: trl_module.GRPOTrainer._compute_loss(trainer, model, x), inputs)
     assert distance(ours[1], theirs[1]) < TOLERANCE
     mask = inputs["completion_mask"].bool()
-    assert WEIGHTS["gspo"](inputs["old_per_token_logps"], mask, None).equal(gspo_mean(inputs["old_per_token_logps"], mask))
+    assert WEIGHTS["gspo"](inputs["old_per_token_logps"], mask, None).equal(
+        gspo_mean(inputs["old_per_token_logps"], mask)
+    )

@@ -5,9 +5,9 @@ import logging
 import shutil
 
 import pytest
-import tiny
 import torch
 
+import tiny
 from rovrl import RovrlError
 from rovrl.integrations.trl_state import STATE_FILE
 from rovrl.records import read_steps
@@ -44,7 +44,9 @@ def parameters(trainer):
 def curve(trainer):
     """The logged numbers of every step, without those that measure time."""
     timed = ("step_time", "runtime", "per_second")
-    kept = [{k: v for k, v in entry.items() if not any(word in k for word in timed)} for entry in trainer.state.log_history]
+    kept = [
+        {k: v for k, v in entry.items() if not any(word in k for word in timed)} for entry in trainer.state.log_history
+    ]
     return [entry for entry in kept if "loss" in entry]
 
 
@@ -96,5 +98,5 @@ def test_a_damaged_state_gets_a_sentence(whole, tmp_path):
     directory, _ = whole
     shutil.copytree(directory / "checkpoint-2", tmp_path / "checkpoint-2")
     (tmp_path / "checkpoint-2" / STATE_FILE).write_text('{"generation": 1')
-    with pytest.raises(RovrlError, match="rovr_state.json is damaged"):
+    with pytest.raises(RovrlError, match=r"rovr_state\.json is damaged"):
         make(tmp_path).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))

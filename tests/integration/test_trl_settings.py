@@ -3,10 +3,12 @@
 import math
 
 import pytest
-import tiny
 import torch
 from datasets import IterableDataset
 from peft import LoraConfig
+
+import tiny
+from rovrl.records import read_steps
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +21,11 @@ SETTINGS = {
     "reward channel alone": {"ratio_channel": None},
     "ratio channel alone": {"reward_channel": None},
     "on-policy": {"steps_per_generation": 1},
-    "gradient accumulation": {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "per_device_train_batch_size": 8},
+    "gradient accumulation": {
+        "gradient_accumulation_steps": 2,
+        "steps_per_generation": 4,
+        "per_device_train_batch_size": 8,
+    },
     "several passes": {"num_iterations": 2, "steps_per_generation": 1},
     "kl": {"beta": 0.05},
     "two-sided clip": {"delta": 1.05},
@@ -79,8 +85,6 @@ def test_conversations_and_streamed_datasets_train(tmp_path):
     trainer = tiny.trainer(tmp_path, rewards=reward, train_dataset=data, record_dir=str(records))
     trainer.train()
     assert trainer._lagged.steps == 1
-    from rovrl.records import read_steps
-
     [(_, table)] = list(read_steps(records))
     assert set(table["prompt"].to_pylist()) <= {f"{a}+{a}=" for a in range(8)}
 
@@ -101,8 +105,6 @@ def test_tokens_of_tools_have_no_part_in_weight_or_record(tmp_path, monkeypatch)
 
     trainer = tiny.trainer(tmp_path, rollout_func=rollout, record_dir=str(tmp_path / "records"), beta=0.0)
     trainer.train()
-    from rovrl.records import read_steps
-
     [(_, table)] = list(read_steps(tmp_path))
     assert set(table["length"].to_pylist()) == {8}
     assert {len(row) for row in table["log_ratios"].to_pylist()} == {8}

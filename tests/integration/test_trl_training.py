@@ -6,10 +6,10 @@ import math
 import pandas as pd
 import pyarrow.compute as pc
 import pytest
-import tiny
 import torch
 
 import rovrl
+import tiny
 from rovrl import RatioChannel, RewardChannel, RovrlError
 from rovrl.integrations.trl import ROW
 from rovrl.records import read_notes, read_settings, read_steps
@@ -94,7 +94,9 @@ def test_the_metrics_are_what_their_formulas_say(tmp_path):
         assert log[update]["rovr/weight_shift"] == pytest.approx((robust - mean).abs().mean().item(), rel=1e-4)
         assert log[update]["rovr/clip_upper"] == pytest.approx((branch > 0).float().mean().item())
         assert log[update]["rovr/clip_lower"] == pytest.approx((branch < 0).float().mean().item())
-        assert log[update]["rovr/margin"] == pytest.approx(rovrl.diagnostics.clip_margin(robust).mean().item(), rel=1e-4)
+        assert log[update]["rovr/margin"] == pytest.approx(
+            rovrl.diagnostics.clip_margin(robust).mean().item(), rel=1e-4
+        )
         moved = rovrl.diagnostics.branch_flips(robust, mean, advantage)
         assert log[update]["rovr/branch_moved"] == pytest.approx(moved.float().mean().item())
     assert log[1]["rovr/weight_disagreement"] == pytest.approx(

@@ -120,11 +120,15 @@ class RoVRTrainer(ResumableTrainer):
         group = self.num_generations if training else self.num_generations_eval
         ids = torch.arange(len(rewards)) // int(group or 1)
         lagged = self._lagged if training else copy.copy(self._lagged)  # evaluation reads the scale and leaves it
+        earlier = lagged.value
         channel = channel_for_step(self.reward_channel, lagged, rewards, ids)
         method = baselines.ADVANTAGES.get(self.args.advantage, self.args.advantage)
         generator = torch.Generator().manual_seed(self.partition_seed(training))
         info = explain(rewards, ids, channel, method=method, generator=generator)
-        self._add_metrics(reward_metrics(info, lagged, self.args.advantage))
+        self._add_metrics(reward_metrics(info, lagged.value if earlier is None else earlier, self.args.advantage))
+        if training:
+            blocks = {size: blocks.members for size, blocks in info.blocks.items()}
+            logger.info(f"generation {self._generation}: partition seed {self.partition_seed()}, blocks {blocks}")
         return info
 
     def _replace_advantages(self, advantages: Tensor, output: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ class RoVRConfig(GRPOConfig):
         reward, ratio = self.reward_settings, self.ratio_settings
         _check_reward_channel(self, reward)
         _check_ratio_channel(self, ratio)
-        if reward is not None and self.advantage in ("credit", "center"):
+        if reward is not None and self.advantage in ("credit", "center") and self.process_index == 0:
             _warn_of_fallback(reward, self.num_generations or 0)
 
     @property

@@ -10,7 +10,6 @@ from torch import Tensor
 from rovrl.advantage import Explanation
 from rovrl.diagnostics import branch_flips, clip_margin, metric
 from rovrl.loss import clip_branch
-from rovrl.robust.scale import LaggedScale
 
 MOVED = 1e-6
 """Mean |log-ratio| below which the policy has not moved: what is left is rounding, and says nothing about the weight."""
@@ -19,8 +18,8 @@ DISAGREEMENT_LIMIT = 0.5
 """rovr/weight_disagreement above this is told to the user: the clip no longer sees most of what the policy did."""
 
 
-def reward_metrics(info: Explanation, lagged: LaggedScale, method: str) -> dict[str, float]:
-    """What the reward channel did to one gathered batch; the same on every rank."""
+def reward_metrics(info: Explanation, lagged: float | None, method: str) -> dict[str, float]:
+    """What the reward channel did to one gathered batch, the same on every rank; `lagged`: the running scale it had."""
     scored = info.finite_size >= 2
     found = {
         "fallback_rate": _mean(info.fallback[scored]),
@@ -28,8 +27,8 @@ def reward_metrics(info: Explanation, lagged: LaggedScale, method: str) -> dict[
         "nonfinite_rate": _mean(~info.finite),
         "single_rate": _mean(~scored),
     }
-    if lagged.value is not None:
-        found["lagged_scale"] = lagged.value
+    if lagged is not None:
+        found["lagged_scale"] = lagged
     if method in ("credit", "center", "loo"):  # methods with a robust reference
         found["reference_shift"] = _mean((info.reference - info.mean).abs()[scored])
         found["scale"] = _mean(info.scale[scored])
