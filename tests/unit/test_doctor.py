@@ -1,19 +1,23 @@
 """`rovrl doctor`: what it finds wrong in a verl or TRL run, told before anything starts."""
 
 import argparse
+import importlib
 import os
 import subprocess
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
 from rovrl import cli, doctor
 from rovrl.errors import RovrlError
+from rovrl.integrations import verl_doctor
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # importing verl and TRL warns in several ways
 
 ACTOR = "actor_rollout_ref.actor"
 TARGET = f"{ACTOR}.policy_loss._target_=rovrl.integrations.verl.RoVRPolicyLossConfig"
+TRL = ["num_generations=16", "per_device_train_batch_size=16", "num_iterations=2"]
 GOOD = [
     "algorithm.adv_estimator=rovr",
     f"{ACTOR}.policy_loss.loss_mode=rovr_gspo",
@@ -38,6 +42,14 @@ def findings(engine, *settings, **options):
     for finding in doctor.check(parser.parse_args(words)):
         found[finding.level].append(finding.text)
     return found
+
+
+@pytest.fixture(scope="module")
+def good():
+    """The composed configuration, open for settings to be merged in: composing takes most of a second."""
+    config = verl_doctor.compose(None, "ppo_trainer", GOOD)
+    OmegaConf.set_struct(config, False)
+    return config
 
 
 def test_a_verl_run_with_the_methods_settings_has_neither_problem_nor_warning():
@@ -66,15 +78,20 @@ def test_a_verl_run_with_the_methods_settings_has_neither_problem_nor_warning():
         (f"{ACTOR}.ppo_micro_batch_size_per_gpu=null", "problem", "verl's own check of the configuration: "),
     ],
 )
-def test_each_wrong_setting_of_a_verl_run_is_found_and_named(setting, level, sentence):
-    assert any(sentence in text for text in findings("verl", *GOOD, setting)[level])
+def test_each_wrong_setting_of_a_verl_run_is_found_and_named(good, setting, level, sentence):
+    changed = OmegaConf.merge(good, OmegaConf.from_dotlist([setting.lstrip("+")]))
+    assert any(sentence in finding.text for finding in verl_doctor.settings(changed) if finding.level == level)
 
 
 def test_a_wrong_field_of_the_ratio_channel_is_found_with_the_channels_own_sentence():
-    found = findings("verl", *GOOD, TARGET, f"+{ACTOR}.policy_loss.rovr.gamma=0.01")
+    settings = [TARGET, f"+{ACTOR}.policy_loss.rovr.gamma=0.01"]
+    found = findings("verl", *GOOD, *settings)
     assert any("RatioChannel has no field gamma" in text for text in found["problem"])
-    found = findings("verl", *GOOD, TARGET, f"+{ACTOR}.policy_loss.record_dir=here")
-    assert any("must be an absolute path" in text for text in found["problem"])
+
+
+def test_a_relative_directory_for_records_is_refused(good):
+    changed = OmegaConf.merge(good, OmegaConf.from_dotlist([TARGET, f"{ACTOR}.policy_loss.record_dir=here"]))
+    assert any("must be an absolute path" in finding.text for finding in verl_doctor.settings(changed))
 
 
 def test_the_recipes_configuration_is_the_method(request):
@@ -84,9 +101,9 @@ def test_the_recipes_configuration_is_the_method(request):
 
 
 def test_a_setting_that_hydra_refuses_and_a_missing_file_are_sentences():
-    with pytest.raises(RovrlError, match="verl would not accept the settings: .*adv_estimatr"):
+    with pytest.raises(RovrlError, match=r"verl would not accept the settings: .*adv_estimatr"):
         findings("verl", "algorithm.adv_estimatr=rovr")
-    with pytest.raises(RovrlError, match=r"there is no configuration nothing.yaml"):
+    with pytest.raises(RovrlError, match=r"there is no configuration nothing\.yaml"):
         findings("verl", config_name="nothing")
 
 
@@ -100,14 +117,27 @@ def test_a_plugin_that_verl_was_told_to_leave_out_is_a_problem_with_its_reason()
     assert "problem  verl did not load the plugin: VERL_USE_EXTERNAL_PLUGINS=none keeps the plugin out" in answer.stdout
 
 
-def test_the_command_prints_findings_and_ends_with_1_for_a_problem(capsys):
-    assert cli.main(["doctor", "--engine", "verl", "--no-ray", *GOOD]) == 0
+def test_the_command_ends_with_1_for_a_problem_and_0_without(capsys):
+    assert cli.main(["doctor", "--engine", "trl", *TRL]) == 0
     assert capsys.readouterr().out.endswith("Nothing is wrong.\n")
     assert cli.main(["doctor", "--engine", "verl", "--no-ray", *GOOD, "trainer.device=cpu"]) == 1
     assert capsys.readouterr().out.endswith("1 problem: this run would fail, or would not be RoVR-GSPO.\n")
 
 
-TRL = ["num_generations=16", "per_device_train_batch_size=16", "num_iterations=2"]
+def test_without_verl_the_command_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "verl", None)
+    assert cli.main(["doctor", "--engine", "verl", *GOOD]) == 2
+    assert "'verl', which is not installed: pip install 'rovrl[verl]'" in capsys.readouterr().err
+
+
+def test_without_verl_the_integration_says_what_to_install_and_rovrl_itself_is_unaffected(monkeypatch):
+    import rovrl
+
+    monkeypatch.setitem(sys.modules, "verl", None)
+    monkeypatch.delitem(sys.modules, "rovrl.integrations.verl", raising=False)
+    with pytest.raises(RovrlError, match=r"pip install 'rovrl\[verl\]'"):
+        importlib.import_module("rovrl.integrations.verl")
+    importlib.reload(rovrl)
 
 
 def test_a_trl_run_with_the_methods_settings_has_neither_problem_nor_warning():

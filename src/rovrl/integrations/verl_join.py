@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,9 @@ def _rows(
 def _kept(directory: Path) -> Iterator[dict[str, Any]]:
     for file in sorted(directory.glob("rank_*.npz")):
         try:
-            with np.load(file) as kept:
+            with open(file, "rb") as handle, np.load(handle) as kept:
                 parts = dict(kept)
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             print(f"{file} is damaged and was left out: {error}", file=sys.stderr)
             continue
         ratios = np.split(parts["log_ratios"], np.cumsum(parts["length"])[:-1])
