@@ -29,3 +29,10 @@ def gradient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     name, _, kernel = request.param.partition("-")
     monkeypatch.setenv("ROVRL_KERNEL", kernel or "auto")
     return name
+
+
+@pytest.fixture(params=["auto", "eager"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The reward side computed by its fused kernel where there is one, and in plain torch."""
+    monkeypatch.setenv("ROVRL_KERNEL", request.param)
+    return request.param

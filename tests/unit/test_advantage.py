@@ -49,17 +49,19 @@ def near(x, size, num_blocks=3):
     return x[good]
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("method", ["grpo", "center", "credit"])
 @pytest.mark.parametrize("size", [16, 9, 20])
 def test_advantages_agree_with_their_equations_over_random_groups(method, size):
-    x = near(reward_groups(600, size, seed=size), size)
-    assert len(x) > 450
+    x = near(reward_groups(300, size, seed=size), size)
+    assert len(x) > 220
     ours = rovrl.ADVANTAGES[method](torch.as_tensor(x), LOCAL).numpy()
     theirs = expected(method, x)
     # an error of 1e-10 in the reference is divided by a scale of at least 1e-3
     np.testing.assert_allclose(ours, theirs, atol=1e-7, rtol=1e-9)
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("size", [16, 13, 8, 5, 2])
 def test_leave_one_out_advantages_agree_with_their_equation(size):
     rng = np.random.default_rng(size)
@@ -254,6 +256,7 @@ def test_tied_groups_have_no_advantage_at_all(method, value):
         assert (rovrl.ADVANTAGES[method](x, RewardChannel()) == 0).all()
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("method", METHODS)
 def test_advantages_of_extreme_groups_are_finite(method):
     for size in (2, 3, 8, 9, 16):

@@ -12,6 +12,8 @@ from rovrl import RewardChannel
 from rovrl.baselines import ADVANTAGES as PEERS
 
 PAPER = RewardChannel(partition="contiguous")
+pytestmark = pytest.mark.usefixtures("kernel")
+
 ADAPTIVE = RewardChannel(partition="contiguous", credit_bound="adaptive", credit_floor="adaptive")
 
 

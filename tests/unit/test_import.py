@@ -1,6 +1,7 @@
 """`import rovrl` is light, complete, and the built wheel is the same package."""
 
 import json
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -57,10 +58,12 @@ def test_the_version_is_the_one_of_the_distribution():
 @pytest.mark.slow
 def test_the_wheel_builds_and_works_in_an_empty_environment(tmp_path):
     """Built without network, unpacked into a fresh venv that sees this one's torch, and used from elsewhere."""
-    built = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", ROOT],
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", source]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = (tmp_path / "dist").glob("rovrl-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
