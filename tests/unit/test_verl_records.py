@@ -100,6 +100,31 @@ def test_a_row_that_belongs_to_no_response_of_its_step_is_counted_and_left_out(r
     assert rows[0]["group"] == "b"
 
 
+def test_rows_that_two_tensor_parallel_ranks_wrote_count_once(run, tmp_path, monkeypatch):
+    _loss(run, [0, 1, 2])
+    verl_records._Rank.step = ""
+    monkeypatch.setenv("RANK", "1")
+    _loss(run, [0, 1, 2])
+    counts, _ = _rows(run, tmp_path)
+    assert counts == {"steps": 1, "rows": 3, "unmatched": 0}
+
+
+def test_two_responses_that_are_the_same_token_for_token_stay_two(run, tmp_path):
+    run.old[1], run.mask[1] = run.old[0], run.mask[0]
+    _publish(run, step=1)
+    _loss(run, [0, 1])
+    _, rows = _rows(run, tmp_path)
+    assert [(row["group"], row["response"]) for row in rows] == [("a", 0), ("a", 1)]
+
+
+def test_records_that_cannot_be_written_are_told_once_and_do_not_stop_the_run(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    publisher = verl_records.Publisher.of({"record_dir": str(tmp_path / "file/below"), "record_every": 2})
+    for step in (2, 3, 4):
+        publisher.publish(step, None, [])
+    assert caplog.text.count("end before step 2") == 1
+
+
 def test_the_space_that_was_granted_is_a_bound(run):
     for _ in range(50):
         _loss(run, [0, 1, 2], megabytes=0.01)

@@ -38,7 +38,7 @@ def train(run, steps, seed=0):
         rewards = torch.from_numpy(np.random.default_rng(seed + number).normal(size=12)) * number
         channel = run.begin_step(CHANNEL, rewards, UIDS)
         used.append(channel.scale_source)
-        run.end_step(explain(rewards, UIDS, channel, generator=run.generator()), UIDS)
+        run.end_step(explain(rewards, UIDS, channel, generator=run.generator()), UIDS, torch.ones(12, dtype=torch.bool))
     return used
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from rovrl.diagnostics import metric
 from rovrl.errors import RovrlError
 from rovrl.integrations.trl_config import RoVRConfig
 from rovrl.integrations.trl_installed import TESTED_TRL
-from rovrl.integrations.trl_metrics import DISAGREEMENT_LIMIT, reward_metrics, weight_metrics
+from rovrl.integrations.trl_metrics import DISAGREEMENT_LIMIT, RECENT, reward_metrics, weight_metrics
 from rovrl.integrations.trl_records import Recorder, recorder_for, responses_of
 from rovrl.integrations.trl_rewards import RewardTransform, total, transformed
 from rovrl.integrations.trl_state import ResumableTrainer
@@ -70,6 +71,7 @@ class RoVRTrainer(ResumableTrainer):
         self.last_explanation: Explanation | None = None  # of the latest training generation, for callbacks
         self._gathered: tuple[Tensor, Sequence[str]] | None = None
         self._weighing: dict[str, Any] | None = None
+        self._disagreements: deque[float] = deque(maxlen=RECENT)
         self._warned = False
         self._recorder: Recorder | None = recorder_for(self)
         if self.ratio_channel is not None and not args.updates_see_moved_policy:
@@ -207,13 +209,14 @@ class RoVRTrainer(ResumableTrainer):
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """TRL's log, with one warning per run when the robust weight hides most of what the policy does."""
-        seen = self._metrics["train"].get(metric("weight_disagreement"))
-        if seen and not self._warned and sum(seen) / len(seen) > DISAGREEMENT_LIMIT:
+        self._disagreements.extend(self._metrics["train"].get(metric("weight_disagreement"), []))
+        recent = sum(self._disagreements) / max(len(self._disagreements), 1)
+        if recent > DISAGREEMENT_LIMIT and not self._warned:
             self._warned = True
             self._warn(
-                f"{metric('weight_disagreement')} is {sum(seen) / len(seen):.2f}: the robust weight differs from the mean "
-                "log-ratio by more than half of it, so the clip no longer sees most of what the policy does. Lower the "
-                "learning rate, try ratio_channel={'units': 'robust'}, or switch the channel off; see docs/metrics.md."
+                f"{metric('weight_disagreement')} is {recent:.2f}: the robust weight differs from the mean log-ratio by more "
+                "than half of it, so the clip no longer sees most of what the policy does. Lower the learning rate, try "
+                "ratio_channel={'units': 'robust'}, or switch the channel off; see docs/metrics.md."
             )
         super().log(logs, *args, **kwargs)
 

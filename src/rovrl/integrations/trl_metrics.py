@@ -16,6 +16,8 @@ MOVED = 1e-6
 SATURATED = 0.9
 DISAGREEMENT_LIMIT = 0.5
 """rovr/weight_disagreement above this is told to the user: the clip no longer sees most of what the policy did."""
+RECENT = 8
+"""Over how many batches it is averaged for that: a single one may lie above in a healthy run."""
 
 
 def reward_metrics(info: Explanation, lagged: float | None, method: str) -> dict[str, float]:

@@ -104,7 +104,7 @@ def rovr_advantages(
     run = Run.of(config)
     channel = run.begin_step(reward_channel(config), rewards, index)
     result = explain(rewards, index, channel, generator=run.generator())
-    run.end_step(result, index)
+    run.end_step(result, index, valid)
     advantages = result.advantages.to(token_level_rewards.dtype).unsqueeze(-1) * response_mask
     return advantages, advantages
 

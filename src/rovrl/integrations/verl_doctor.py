@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import io
 import logging
-import os
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +15,9 @@ from rovrl.config import RewardChannel
 from rovrl.credit import partition
 from rovrl.doctor import Finding
 from rovrl.errors import RovrlError, require
+from rovrl.integrations.verl_presence import installation, workers
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
 
-TESTED_VERL = ("0.9", "0.10")
-"""The real trainer passed from the first up to, not including, the second."""
-UNDECLARED = ("transfer_queue", "zmq", "msgspec", "cachetools", "uvicorn", "fastapi")
-"""What verl's default trainer imports and its package does not require."""
 ACTOR = "actor_rollout_ref.actor"
 TARGET = "rovrl.integrations.verl.RoVRPolicyLossConfig"
 
@@ -42,48 +36,6 @@ def check(args: argparse.Namespace) -> Iterator[Finding]:
                 yield from workers(config, args.ray_address)
     finally:
         logging.disable(logging.NOTSET)
-
-
-def installation() -> Iterator[Finding]:
-    """verl's version, the packages that its trainer needs, the plugin in this process."""
-    from packaging.version import Version
-
-    installed, (first, beyond) = version("verl"), TESTED_VERL
-    if Version(first) <= Version(installed) < Version(beyond):
-        yield Finding("ok", f"verl {installed}")
-    else:
-        yield Finding("warning", f"verl {installed} is installed; tested with {first} up to (not including) {beyond}")
-    missing = [name for name in UNDECLARED if importlib.util.find_spec(name) is None]
-    if missing:
-        yield Finding("problem", f"verl's trainer needs {', '.join(missing)}: pip install 'rovrl[verl]'")
-    yield _plugin()
-    from rovrl.integrations.verl_compat import trl_lacks_value_head
-
-    if trl_lacks_value_head():
-        yield Finding("note", f"trl {version('trl')} has no value-head model, so verl is told that trl is absent")
-
-
-def _plugin() -> Finding:
-    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
-
-    if "rovr" in ADV_ESTIMATOR_REGISTRY and "rovr_gspo" in POLICY_LOSS_REGISTRY:
-        return Finding("ok", "the driver knows rovr and rovr_gspo")
-    policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto")
-    if policy.strip().lower() != "auto":
-        reason = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps the plugin out: unset it, or add rovrl to it"
-    elif not any(e.name == "rovrl" for e in entry_points(group="verl.plugins")):
-        reason = "rovrl's entry point is not installed: pip install --force-reinstall --no-deps rovrl"
-    else:
-        reason = _import_error()
-    return Finding("problem", f"verl did not load the plugin: {reason}")
-
-
-def _import_error() -> str:
-    try:
-        import rovrl.integrations.verl  # noqa: F401
-    except Exception as error:  # whatever verl swallowed
-        return f"{type(error).__name__}: {error}"
-    return "verl was imported before rovrl was installed; start again"
 
 
 def compose(config_dir: str | None, name: str, overrides: list[str]) -> Any:
@@ -247,53 +199,9 @@ def _verls_own(config: Any) -> Iterator[Finding]:
         yield Finding("problem", f"verl's own check of the configuration: {reason}")
     else:
         yield Finding("ok", "verl's own check of the configuration passes")
+    if not config.trainer.get("use_v1", True):
+        yield Finding("warning", "trainer.use_v1=False: verl's legacy trainer is not tested, and gives no records")
     if config.actor_rollout_ref.rollout.get("agent", {}).get("agent_loop_manager_class"):
         yield Finding(
             "note", "a custom agent loop: a session with several outputs counts once per output (docs/verl.md)"
         )
-
-
-def workers(config: Any, address: str) -> Iterator[Finding]:
-    """Whether a worker process on each node of the cluster knows both names, under the environment that verl gives it."""
-    import ray
-    from omegaconf import OmegaConf
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
-
-    def missing() -> list[str]:  # in here, so that Ray sends it whole and the node needs nothing of ours to run it
-        import verl  # noqa: F401
-        from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
-
-        wanted = {"rovr": ADV_ESTIMATOR_REGISTRY, "rovr_gspo": POLICY_LOSS_REGISTRY}
-        return [name for name, known in wanted.items() if name not in known]
-
-    environment = OmegaConf.to_container(OmegaConf.create(get_ppo_ray_runtime_env(config)))
-    wanted = (config.ray_kwargs.get("ray_init") or {}).get("runtime_env") or {}
-    environment["env_vars"] = {**environment.get("env_vars", {}), **(wanted.get("env_vars") or {})}  # pyright: ignore
-    start = {"num_cpus": 1, "include_dashboard": False} if address == "local" else {}
-    try:
-        ray.init(address=address, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR, **start)
-    except Exception as error:  # a cluster that cannot be reached
-        raise RovrlError(
-            f"cannot reach Ray at {address}: {error}; give --ray-address, or --no-ray to leave workers out"
-        ) from None
-    try:
-        look = ray.remote(num_cpus=0, max_retries=0)(missing)
-        for node in ray.nodes():
-            if node["Alive"]:
-                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                yield _worker(node["NodeManagerHostname"], look.options(scheduling_strategy=there))
-    finally:
-        ray.shutdown()
-
-
-def _worker(host: str, look: Any) -> Finding:
-    import ray
-
-    try:
-        missing = ray.get(look.remote(), timeout=300)
-    except Exception as error:  # the worker's own, of any kind
-        return Finding("problem", f"a worker on {host} cannot import verl: {str(error).strip().splitlines()[-1]}")
-    if missing:
-        return Finding("problem", f"a worker on {host} does not know {', '.join(missing)}: install rovrl there as here")
-    return Finding("ok", f"a worker on {host} knows rovr and rovr_gspo")

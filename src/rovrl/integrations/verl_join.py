@@ -10,6 +10,7 @@ import json
 import math
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,19 @@ def join(recorded: Path, out: Path, rollouts: Path | None = None) -> dict[str, i
 def _rows(
     driver: dict[str, Any], directory: Path, texts: dict[str, dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], int]:
-    responses = {row["fingerprint"]: row for row in driver["responses"]}
-    rows, unmatched = [], 0
+    responses: dict[str, list[dict[str, Any]]] = {}
+    for response in driver["responses"]:  # more than one, if they are the same token for token
+        responses.setdefault(response["fingerprint"], []).append(response)
+    rows, unmatched, seen = [], 0, Counter()
     for kept in _kept(directory):
-        response = responses.get(kept.pop("fingerprint"))
-        if response is None:
+        name = kept.pop("fingerprint")
+        same, place = responses.get(name, []), (name, kept["update"])
+        seen[place] += 1
+        if not same:
             unmatched += 1
+        if seen[place] > len(same):  # tensor-parallel ranks see, and write, the same rows
             continue
+        response = same[seen[place] - 1]
         group, session, _ = response["key"].rsplit("_", 2)
         text = texts.get(response["key"], {})
         rows.append(

@@ -45,14 +45,25 @@ class Publisher:
         return cls(Path(policy_loss.get("record_dir")), policy_loss.get("record_every") or 1)
 
     def __init__(self, directory: Path, every: int) -> None:
-        self.directory, self.every = directory, every
-        directory.mkdir(parents=True, exist_ok=True)
+        self.directory, self.every, self.off = directory, every, False
 
     def publish(self, step: int, result: Explanation, uids: Sequence[Any] | np.ndarray) -> None:
-        """Opens the step for the ranks, if it is one of every `every`-th; closes the last one if not."""
-        if (step - 1) % self.every:
-            _write(self.directory / "current", "")
+        """Opens the step for the ranks, if it is one of every `every`-th; closes the last one if not.
+
+        Records are an extra: whatever goes wrong with them is told, and the run trains on without.
+        """
+        if self.off:
             return
+        try:
+            if (step - 1) % self.every:
+                _write(self.directory / "current", "")
+            else:
+                self._open(step, result, uids)
+        except Exception as error:  # a full disk, a trainer without TransferQueue, ...
+            self.off = True
+            logger.warning(f"records in {self.directory} end before step {step}: {type(error).__name__}: {error}")
+
+    def _open(self, step: int, result: Explanation, uids: Sequence[Any] | np.ndarray) -> None:
         groups = list(dict.fromkeys(uids))
         rows = {
             "step": step,

@@ -56,8 +56,10 @@ class Run:
         self.history: Path | None = None
         self.first_step = 0
         trainer = beside(algorithm, "trainer")
-        if trainer is not None and trainer.get("default_local_dir") and _keeps_checkpoints(trainer):
-            self._open(Path(trainer.get("default_local_dir")) / HISTORY, resumed_checkpoint(trainer))
+        if trainer is not None and trainer.get("default_local_dir"):
+            checkpoint = resumed_checkpoint(trainer)
+            if checkpoint is not None or (trainer.get("save_freq") or 0) > 0:
+                self._open(Path(trainer.get("default_local_dir")) / HISTORY, checkpoint)
 
     @property
     def step(self) -> int:
@@ -79,8 +81,8 @@ class Run:
         earlier_calls = self.first_step * self.calls_per_step + self.calls - 1
         return torch.Generator().manual_seed(FIXED_SEED + earlier_calls)
 
-    def end_step(self, result: Explanation, uids: Sequence[Any] | np.ndarray) -> None:
-        """Writes the step's line, and what the records need."""
+    def end_step(self, result: Explanation, uids: Sequence[Any] | np.ndarray, valid: Tensor) -> None:
+        """Writes the step's line, and what the records need; padding (not `valid`) is no part of the metrics."""
         if self.responses and int(result.size.max()) > self.responses:
             self._explain_sessions(int(result.size.max()))
         if self.history is not None:
@@ -90,7 +92,7 @@ class Run:
                 "seed": self.generator().initial_seed(),
                 "blocks": {size: list(blocks.sizes) for size, blocks in result.blocks.items()},
                 "scale_source": "lagged" if self.used_lagged else result.scale_source,
-                **_metrics(result),
+                **_metrics(result, valid),
             }
             _append(self.history, line)
         if self.records is not None:
@@ -158,26 +160,26 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _keeps_checkpoints(trainer: Any) -> bool:
-    return (trainer.get("save_freq") or 0) > 0 or resumed_checkpoint(trainer) is not None
-
-
 def _calls_per_step(algorithm: Any) -> int:
     mode = beside(algorithm, "trainer.v1.trainer_mode")
     return int(beside(algorithm, f"trainer.v1.{mode}.parameter_sync_step") or 1)
 
 
-def _metrics(result: Explanation) -> dict[str, float]:
+def _metrics(result: Explanation, valid: Tensor) -> dict[str, float]:
+    if not valid.any():
+        return {}
+    real = result.group[valid].unique()
     per_group = {
         "reference_shift": (result.reference - result.mean).abs(),
         "scale": result.scale,
         "nu": result.nu,
-        "fallback_rate": result.fallback.double(),
-        "tied_rate": result.tied.double(),
-        "single_rate": (result.finite_size < 2).double(),
-        "nonfinite_rate": (~result.finite).double(),
+        "fallback_rate": result.fallback,
+        "tied_rate": result.tied,
+        "single_rate": result.finite_size < 2,
     }
-    return {metric(name): float(values.mean()) for name, values in per_group.items()}
+    values = {name: column[real].double().mean() for name, column in per_group.items()}
+    values["nonfinite_rate"] = (~result.finite)[valid].double().mean()
+    return {metric(name): float(value) for name, value in values.items()}
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
