@@ -30,8 +30,8 @@ TITLES = {
     "rms_deviation": "clean advantage RMS deviation",
 }
 BLOCKS_NOTE = (
-    "the paper does not state the reward channel's B; its 0.060 σ is what one block gives (the figure labels the curve "
-    '"M-center"), three blocks give less'
+    "the paper does not state the reward channel's B; its 0.060 σ is what one block gives (its figure labels the curve "
+    '"M-center"); three blocks, our default, give {three:.3f} σ'
 )
 SHOWN = {"grpo": "#0072B2", "center": "#E69F00", "credit": "#D55E00", "credit_adaptive": "#009E73"}
 
@@ -120,10 +120,11 @@ def checks(rows: list[Row]) -> dict[str, list[Check]]:
         for column, value in cells.items()
     ]
     for name, value in published["reference_displacement_sigma"].items():
-        for variant in (name,) if name == "grpo" else (name, f"{name}_b1"):
-            ours = at[variant, 16.0]["reference_displacement"]
-            check = relative(f"{variant}, reference displacement, α=16", ours, value, 0.1, reason)
-            figure.append(check if check.agrees else replace(check, note=BLOCKS_NOTE))
+        one_block = name if name == "grpo" else f"{name}_b1"
+        ours = at[one_block, 16.0]["reference_displacement"]
+        check = relative(f"{one_block}, reference displacement, α=16", ours, value, 0.1, reason)
+        three = at[name, 16.0]["reference_displacement"]
+        figure.append(check if name == "grpo" else replace(check, note=BLOCKS_NOTE.format(three=three)))
     return {"tab:reward_contamination": main, "fig:reward_contamination": main + figure}
 
 

@@ -1,0 +1,121 @@
+"""`rovrl paper list | run LABEL | check [LABEL] [--json]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rovrl.errors import RovrlError
+from rovrl.paper.item import Check, Item
+from rovrl.paper.registry import ITEMS
+from rovrl.paper.show import progress_bar
+from rovrl.paper.store import RESULTS, experiment, load, make
+
+EXAMPLE = """\
+examples:
+  rovrl paper list                       every table and figure, and what it needs
+  rovrl paper run tab:sim_rmse           makes it (CSV, Markdown, LaTeX, SVG, PNG)
+  rovrl paper run all --smoke            a quick look at everything
+  rovrl paper check                      ours beside the published numbers
+  rovrl paper check tab:reward_contamination --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `rovrl paper`."""
+    parser.add_argument("action", choices=["list", "run", "check"])
+    parser.add_argument("label", nargs="?", help="a label of the paper, such as tab:sim_rmse; `all` with run")
+    parser.add_argument("--out", type=Path, default=RESULTS, help=f"results directory (default: {RESULTS})")
+    parser.add_argument("--smoke", action="store_true", help="run: a small setting, in seconds")
+    parser.add_argument("--json", action="store_true", help="list, check: as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0; check: 1 if a number disagrees."""
+    return {"list": show_list, "run": run_label, "check": check}[args.action](args)
+
+
+def show_list(args: argparse.Namespace) -> int:
+    """Every label, what it shows, and what makes it or what it needs."""
+    if args.json:
+        print(json.dumps([asdict(i) | {"available": i.experiment is not None} for i in ITEMS.values()], indent=1))
+        return 0
+    for item in ITEMS.values():
+        how = f"{item.minutes:g} min" if item.experiment else "needs GPUs"
+        print(f"{item.label:30} {how:>11}  {item.title}")
+        if item.stand_in:
+            print(f"{'':44}stand-in: {item.stand_in}")
+        if not item.experiment:
+            print(f"{'':44}published: {'; '.join(item.published)}")
+            print(f"{'':44}would be made by: {item.recipe}")
+    return 0
+
+
+def find(label: str) -> Item:
+    """The item of a label (or of an experiment's name)."""
+    if label in ITEMS:
+        return ITEMS[label]
+    for item in ITEMS.values():
+        if item.experiment == label:
+            return item
+    raise RovrlError(f"{label!r} is not a table or figure of the paper; `rovrl paper list` shows all labels")
+
+
+def run_label(args: argparse.Namespace) -> int:
+    """Makes one label, or all that one machine can."""
+    if args.label is None:
+        raise RovrlError(
+            "which one? rovrl paper run LABEL, or `rovrl paper run all`; `rovrl paper list` shows all labels"
+        )
+    names = [i.experiment for i in (ITEMS.values() if args.label == "all" else [find(args.label)])]
+    if names == [None]:
+        item = find(args.label)
+        raise RovrlError(f"{item.label} needs GPUs and the paper's models; with them: {item.recipe}")
+    for name in dict.fromkeys(n for n in names if n):
+        with progress_bar(name) as progress:
+            make(name, args.out, args.smoke, progress)
+        print(f"{name}: {args.out / name}")
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    """Prints ours | published | tolerance | agrees, for one label or all."""
+    items = [find(args.label)] if args.label else list(ITEMS.values())
+    results = [result(item, args.out) for item in items]
+    if args.json:
+        print(json.dumps({"results": results}, indent=1))
+    else:
+        for r in results:
+            _print(r)
+    return 1 if any(r["agrees"] is False for r in results) else 0
+
+
+def result(item: Item, out: Path) -> dict:
+    """The check of one label as plain data; `agrees` is None for what needs GPUs or was not run."""
+    base = {"id": item.label, "title": item.title, "stand_in": item.stand_in}
+    if item.experiment is None:
+        return base | {"agrees": None, "status": "needs GPUs", "published": list(item.published), "cells": []}
+    try:
+        rows, meta = load(item.experiment, out)
+    except RovrlError as error:
+        return base | {"agrees": None, "status": str(error), "cells": []}
+    cells: list[Check] = experiment(item.experiment).checks(rows)[item.label]
+    agrees = all(c.agrees for c in cells)
+    status = "smoke setting" if meta["smoke"] else "full setting"
+    return base | {"agrees": agrees, "status": status, "command": meta["command"], "cells": [asdict(c) for c in cells]}
+
+
+def _print(r: dict) -> None:
+    word = {True: "agrees", False: "DISAGREES", None: r["status"]}[r["agrees"]]
+    print(f"\n{r['id']}: {word}" + (f"  ({r['status']})" if r["agrees"] is not None else ""))
+    if r["stand_in"]:
+        print(f"  stand-in: {r['stand_in']}")
+    if r["cells"]:
+        print(f"  {'':62} {'ours':>11} {'published':>11}  tolerance")
+    for c in r["cells"]:
+        mark = " " if c["agrees"] else "!"
+        print(f"{mark} {c['cell'][:62]:62} {c['ours']:11.5g} {c['published']:11.5g}  {c['tolerance']}")
+        if c["note"]:
+            print(f"    note: {c['note']}")

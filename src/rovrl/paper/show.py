@@ -1,0 +1,24 @@
+"""Progress of long work, on a terminal that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rovrl.errors import require
+from rovrl.paper.item import Progress
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress]:
+    """A bar with the remaining time; silent where the output is not a terminal."""
+    rich = require("rich.progress", "report")
+    columns = [
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+    ]
+    with rich.Progress(*columns, disable=None) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,116 @@
+"""Results on disk: rows as CSV, a meta file (setting, seed, versions, seconds), tables as Markdown and LaTeX, figures."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import platform
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+import rovrl
+from rovrl.errors import RovrlError
+from rovrl.paper.item import Experiment, Progress, Row, Table
+from rovrl.paper.registry import ITEMS
+
+RESULTS = Path("results/paper")
+
+
+def experiment(name: str) -> Experiment:
+    """The module that makes it."""
+    return cast(Experiment, importlib.import_module(f"rovrl.paper.{name}"))
+
+
+def make(name: str, out: Path, smoke: bool, progress: Progress) -> list[Row]:
+    """Runs an experiment and writes everything it has into `out`/<name>; what was there stays until all is done."""
+    module = experiment(name)
+    setting = module.SMOKE if smoke else module.FULL
+    start = time.perf_counter()
+    rows = module.run(setting, progress)
+    seconds = time.perf_counter() - start
+    folder = out / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_rows(folder / "rows.csv", rows)
+        meta = {
+            "experiment": name,
+            "command": f"rovrl paper run {name}" + (" --smoke" if smoke else ""),
+            "setting": asdict(setting),
+            "smoke": smoke,
+            "seconds": round(seconds, 1),
+            "versions": {"rovrl": rovrl.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        }
+        (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+        for label, table in module.tables(rows).items():
+            stem = label.replace(":", "-")
+            (folder / f"{stem}.md").write_text(markdown(table), "utf-8")
+            (folder / f"{stem}.tex").write_text(latex(table, label), "utf-8")
+        draw(name, rows, folder)
+    except OSError as error:
+        raise RovrlError(f"cannot write the results to {folder}: {error.strerror}; choose another --out") from None
+    return rows
+
+
+def draw(name: str, rows: list[Row], folder: Path) -> None:
+    """Every figure of the experiment as SVG and PNG."""
+    for label, figure in experiment(name).figures().items():
+        drawn = figure(rows)
+        for kind in ("svg", "png"):
+            drawn.savefig(
+                folder / f"{label.replace(':', '-')}.{kind}", metadata={"Date": None} if kind == "svg" else None
+            )
+        importlib.import_module("matplotlib.pyplot").close(drawn)
+
+
+def load(name: str, out: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Rows and meta of a finished experiment."""
+    folder = out / name
+    try:
+        meta = json.loads((folder / "meta.json").read_text("utf-8"))
+        with (folder / "rows.csv").open(newline="", encoding="utf-8") as file:
+            return [{k: _number(v) for k, v in row.items()} for row in csv.DictReader(file)], meta
+    except FileNotFoundError:
+        label = next(i.label for i in ITEMS.values() if i.experiment == name)
+        raise RovrlError(f"no results of {name} in {out}; make them first: rovrl paper run {label}") from None
+    except (OSError, ValueError) as error:
+        raise RovrlError(
+            f"the results in {folder} cannot be read ({error}); make them anew with rovrl paper run"
+        ) from None
+
+
+def write_rows(path: Path, rows: list[Row]) -> None:
+    """Rows as CSV, all columns of any row."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def markdown(table: Table) -> str:
+    """The table for a README."""
+    lines = [table.header, ["---"] * len(table.header), *table.body]
+    return table.caption + "\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def latex(table: Table, label: str) -> str:
+    """The table for a paper (booktabs)."""
+    escape = str.maketrans({"%": r"\%", "_": r"\_", "#": r"\#", "&": r"\&", "^": r"\^{}"})
+    cells = [" & ".join(c.translate(escape) for c in line) + r" \\" for line in (table.header, *table.body)]
+    top = [r"\begin{table}", r"\centering", rf"\caption{{{table.caption.translate(escape)}}}", rf"\label{{{label}}}"]
+    begin = [rf"\begin{{tabular}}{{{'l' * len(table.header)}}}", r"\toprule", cells[0], r"\midrule"]
+    return "\n".join([*top, *begin, *cells[1:], r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])

@@ -1,0 +1,176 @@
+"""tab:softrovr_local_stress, fig:softrovr_spike_burst, fig:softrovr_negative_stress: spikes and bursts of token log-ratios.
+
+The recorded tokens of the paper are not public; ours are drawn to its published facts: 12.5 % zero-scale responses, mean σ_ℓ
+0.0311 (so that a 20 % burst moves the mean by 49.8e-3) and lengths by which a 16 σ_ℓ spike moves it by 1.1e-3. The same
+protocol runs on the records of a real run: `rovrl paper run fig:softrovr_cross_step`, `rovrl stress ratios PATH`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rovrl.config import RatioChannel
+from rovrl.paper.item import Check, Progress, Row, Table, expected, relative
+from rovrl.paper.plot import axes
+from rovrl.stress.ratios import (
+    BURSTS,
+    SPIKES,
+    Condition,
+    Responses,
+    calibrated,
+    conditions,
+    draw_positions,
+    interval,
+    stress,
+)
+
+SIGMA, ZERO_SHARE, HARMONIC_LENGTH = 0.0311, 0.125, 454.0
+COLOURS = {"gspo": "#0072B2", "softrovr": "#D55E00", "robust": "#009E73"}
+TITLES = {"gspo": "GSPO (mean)", "softrovr": "SoftRoVR", "robust": "SoftRoVR, robust units"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """192 prompts of 16 responses, five positions, 5,000 prompt-cluster bootstrap replicates."""
+
+    prompts: int = 192
+    group: int = 16
+    replicates: int = 5_000
+    spikes: tuple[float, ...] = SPIKES
+    bursts: tuple[float, ...] = BURSTS
+    seed: int = 0
+
+
+FULL = Setting()
+SMOKE = Setting(prompts=8, replicates=100, spikes=(0.0, 16.0), bursts=(0.0, 0.20))
+
+
+def run(setting: Setting, progress: Progress) -> list[Row]:
+    """A row for each condition and measure: both methods, their paired difference, and our robust units."""
+    generator = torch.Generator().manual_seed(setting.seed)
+    responses = calibrated(setting.prompts, setting.group, SIGMA, ZERO_SHARE, HARMONIC_LENGTH, generator)
+    draws = torch.randint(setting.prompts, (setting.replicates, setting.prompts), generator=generator)
+    todo = conditions(setting.spikes, setting.bursts)
+    places = draw_positions(len(responses.length), generator)
+    rows = []
+    for done, condition in enumerate(todo):
+        rows += rows_for(responses, condition, places, draws)
+        progress(done + 1, len(todo))
+    return rows
+
+
+def rows_for(responses: Responses, condition: Condition, places: torch.Tensor, draws: torch.Tensor) -> list[Row]:
+    """The rows of one condition: D_q and flips, means over prompts with prompt-cluster intervals."""
+    found = stress(responses, [condition], RatioChannel(), places)
+    rows = []
+    for metric in ("D_q", "flips"):
+        value = {method: found[f"{metric}/{method}"][0] for method in TITLES}
+        row: Row = {
+            "perturbation": condition.kind,
+            "severity": condition.severity,
+            "sign": condition.sign,
+            "metric": metric,
+        }
+        for name, values in (*value.items(), ("difference", value["gspo"] - value["softrovr"])):
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = interval(values, draws)
+        rows.append(row)
+    return rows
+
+
+def tables(rows: list[Row]) -> dict[str, Table]:
+    """The paper's table: the strongest spike and burst in both directions."""
+    header = ["Perturbation", "Sign", "Metric", "GSPO", "SoftRoVR", "Difference [95 % CI]", "SoftRoVR, robust units"]
+    body = []
+    for r in _strongest(rows):
+        unit = 1e3 if r["metric"] == "D_q" else 100
+        what = f"Spike {r['severity']:g}σ" if r["perturbation"] == "spike" else f"Burst {r['severity']:.0%}"
+        difference = (
+            f"{unit * r['difference']:.3f} [{unit * r['difference_low']:.3f}, {unit * r['difference_high']:.3f}]"
+        )
+        metric = "D_q (1e-3)" if r["metric"] == "D_q" else "Flips (%)"
+        numbers = [f"{unit * r[m]:.3f}" for m in ("gspo", "softrovr")]
+        body.append([what, "+" if r["sign"] > 0 else "-", metric, *numbers, difference, f"{unit * r['robust']:.3f}"])
+    return {"tab:softrovr_local_stress": Table(header, body, "Paired token-ratio stress on the calibrated stream.")}
+
+
+def _strongest(rows: list[Row]) -> list[Row]:
+    top = {kind: max(r["severity"] for r in rows if r["perturbation"] == kind) for kind in ("spike", "burst")}
+    chosen = [r for r in rows if r["severity"] == top[r["perturbation"]]]
+    return sorted(chosen, key=lambda r: (-r["sign"], r["perturbation"] != "spike", r["metric"]))
+
+
+def checks(rows: list[Row]) -> dict[str, list[Check]]:
+    """Burst rows of D_q within 10 %; the rest by direction, since flips depend on advantages that are not published."""
+    at = {(r["perturbation"], r["severity"], r["sign"], r["metric"]): r for r in rows}
+    found: dict[int, list[Check]] = {1: [], -1: []}
+    for p in expected("token_stress")["tab:softrovr_local_stress"]:
+        r = at[p["perturbation"], p["severity"], p["sign"], p["metric"]]
+        cell = f"{p['perturbation']} {p['severity']:g} {'+' if p['sign'] > 0 else '-'}, {p['metric']}"
+        if p["metric"] == "D_q":
+            for method in ("gspo", "softrovr"):
+                if p["perturbation"] == "burst" or method == "gspo":
+                    check = relative(f"{cell}, {method}", r[method], p[method], 0.1, "calibrated stream")
+                    found[p["sign"]].append(check)
+        if p["metric"] == "D_q" or p["perturbation"] == "spike":
+            found[p["sign"]].append(direction(f"{cell}, GSPO - SoftRoVR", r, p["difference"]))
+    return {
+        "tab:softrovr_local_stress": found[1] + found[-1],
+        "fig:softrovr_spike_burst": found[1],
+        "fig:softrovr_negative_stress": found[-1],
+    }
+
+
+def direction(cell: str, row: Row, published: float) -> Check:
+    """Agrees if the paired difference is above zero with its whole interval, as the published one is."""
+    return Check(cell, row["difference"], published, "direction: interval above 0", row["difference_low"] > 0)
+
+
+def figures() -> dict[str, Callable[[list[Row]], Any]]:
+    """Both directions."""
+    return {
+        "fig:softrovr_spike_burst": lambda rows: _figure(rows, 1),
+        "fig:softrovr_negative_stress": lambda rows: _figure(rows, -1),
+    }
+
+
+def _figure(rows: list[Row], sign: int) -> Any:
+    figure, panels = axes(9.6, 6.2, 2, 2, sharex="col")
+    published = expected("token_stress")["tab:softrovr_local_stress"]
+    for column, kind in enumerate(("spike", "burst")):
+        for line, (metric, unit, name) in enumerate(
+            (("D_q", 1e3, "log-weight displacement D_q (1e-3)"), ("flips", 100, "branch flips (%)"))
+        ):
+            axis = panels[line, column]
+            for method, colour in COLOURS.items():
+                mine = [r for r in rows if (r["perturbation"], r["sign"], r["metric"]) == (kind, sign, metric)]
+                x = [r["severity"] * (100 if kind == "burst" else 1) for r in mine]
+                axis.plot(
+                    x, [unit * r[method] for r in mine], color=colour, lw=2, marker="o", ms=4, label=TITLES[method]
+                )
+                low, high = ([unit * r[f"{method}_{end}"] for r in mine] for end in ("low", "high"))
+                axis.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
+            for p in published:
+                if (p["perturbation"], p["sign"], p["metric"]) == (kind, sign, metric):
+                    place = p["severity"] * (100 if kind == "burst" else 1)
+                    axis.plot(
+                        [place] * 2,
+                        [unit * p["gspo"], unit * p["softrovr"]],
+                        "x",
+                        color="black",
+                        ms=8,
+                        mew=1.5,
+                        zorder=5,
+                    )
+            if column == 0:
+                axis.set_ylabel(name)
+    word = "+" if sign > 0 else "-"
+    panels[1, 0].set_xlabel(f"one token moved by {word}c σ_ℓ")
+    panels[1, 1].set_xlabel(f"% of tokens moved by {word}8 σ_ℓ")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    cross = panels[0, 0].plot([], [], "x", color="black", ms=8, mew=1.5)[0]
+    figure.legend([*handles, cross], [*labels, "published"], loc="outside upper center", ncols=4, fontsize=9)
+    return figure
