@@ -13,10 +13,18 @@ from rovrl.train.job import read_lines
 
 pytestmark = pytest.mark.slow
 
-SMALL = (
-    "--generations 6 --prompts 2 --group 9 --updates 2 --evaluate-every 3 --checkpoint-every 2 --warm-up-steps 20 "
-    "--contaminate spikes:rate=0.2,size=4 --contaminate flips:rate=0.1"
-).split()
+SMALL = {
+    "--generations": "6",
+    "--prompts": "2",
+    "--group": "9",
+    "--updates": "2",
+    "--evaluate-every": "3",
+    "--checkpoint-every": "2",
+    "--warm-up-steps": "20",
+    "--contaminate": "spikes:rate=0.2,size=4",
+    "--method": "rovr-gspo-adaptive",
+    "--workers": "1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +33,8 @@ def cache(tmp_path_factory):
 
 
 def command(out: Path, *more: str) -> list[str]:
-    methods = ["--method", "rovr-gspo-adaptive", "--workers", "1"]
-    return [sys.executable, "-m", "rovrl.train", *methods, *SMALL, "--out", str(out), *more]
+    settings = [word for pair in SMALL.items() for word in pair]
+    return [sys.executable, "-m", "rovrl.train", *settings, "--out", str(out), *more]
 
 
 def environment(cache: Path) -> dict[str, str]:

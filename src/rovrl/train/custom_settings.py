@@ -53,6 +53,10 @@ def read(path: str, out: str | None = None) -> Custom:
             raise RovrlError(
                 f"{source}: {needed} is missing; see `rovrl train --help` and docs/train.md for an example"
             )
+    if given.get("num_generations", 2) in (0, 1):
+        raise RovrlError(
+            f"{source}: num_generations must be 2 at least (the paper's is 16): advantages compare responses"
+        )
     built = {}
     for name, kind in kinds.items():
         chosen = {key: value for key, value in given.items() if key in known[name]}

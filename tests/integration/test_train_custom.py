@@ -1,0 +1,196 @@
+"""`rovrl train --config run.yaml`: a practitioner's files, the sentences for wrong ones, and a resume."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import tiny
+from rovrl.errors import RovrlError
+from rovrl.records import steps_in
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and accelerate warn in several ways
+
+REWARDS = """
+def digits(completions, **kwargs):
+    return [sum(c.isdigit() for c in text) / max(len(text), 1) for text in completions]
+
+def raises(completions, **kwargs):
+    raise KeyError("answer")
+
+def too_few(completions, **kwargs):
+    return [1.0]
+
+def strict(completions):
+    return [1.0] * len(completions)
+
+number = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.saved(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def write(tmp_path, model, monkeypatch):
+    """Writes run.yaml with changes over a working one, beside its data and rewards; returns its path."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_rewards", raising=False)
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    tiny.addition(32).to_json(tmp_path / "prompts.jsonl")
+
+    def write(**changes):
+        settings = {
+            "model_name_or_path": model,
+            "dataset_name": "prompts.jsonl",
+            "reward_funcs": ["my_rewards.digits"],
+            "output_dir": str(tmp_path / "out"),
+            "per_device_train_batch_size": 9,
+            "num_generations": 9,
+            "steps_per_generation": 2,
+            "max_completion_length": 8,
+            "max_steps": 4,
+            "save_steps": 2,
+            "logging_steps": 1,
+            "learning_rate": "1e-3",
+            "report_to": "none",
+            "gradient_checkpointing": False,
+            "disable_tqdm": True,
+        }
+        path = tmp_path / "run.yaml"
+        path.write_text(yaml.safe_dump({k: v for k, v in (settings | changes).items() if v is not None}))
+        return str(path)
+
+    return write
+
+
+def train(path, **options):
+    from rovrl.train import custom
+
+    return custom.run(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"learning_rat": 1e-5}, "no setting 'learning_rat'; did you mean learning_rate"),
+        ({"num_generations": 1}, "num_generations must be 2 at least"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number, not 'fast'"),
+        ({"reward_channel": {"kappa": 2}}, "RewardChannel has no field kappa"),
+        ({"model_name_or_path": None}, "model_name_or_path is missing"),
+        ({"reward_funcs": ["my_rewards.nothing"]}, "'my_rewards.nothing' cannot be imported"),
+        ({"reward_funcs": ["my_rewards.number"]}, "is no function but int"),
+        ({"reward_funcs": ["my_rewards.strict"]}, "its last parameter must be"),
+        ({"dataset_name": "absent.jsonl"}, "absent.jsonl does not exist"),
+        ({"eval_strategy": "steps", "per_device_eval_batch_size": 9}, "has no split test"),
+        ({"contamination": ["noise"]}, "contamination 'noise' is not known"),
+        ({"importance_sampling_level": "token"}, "importance_sampling_level"),
+    ],
+)
+def test_a_wrong_setting_gets_a_sentence_that_names_it(write, changes, sentence):
+    from rovrl.train.contamination import parse
+    from rovrl.train.custom_settings import load_data, read
+
+    def check(path):
+        custom = read(path)
+        load_data(custom)
+        [parse(text) for text in custom.contamination]
+
+    with pytest.raises(RovrlError, match=sentence):
+        check(write(**changes))
+
+
+def test_a_dataset_without_prompts_names_its_columns(write, tmp_path):
+    from rovrl.train.custom_settings import load_data, read
+
+    tiny.addition(8).rename_column("prompt", "question").to_json(tmp_path / "questions.jsonl")
+    with pytest.raises(RovrlError, match="no column 'prompt', it has question, answer"):
+        load_data(read(write(dataset_name="questions.jsonl")))
+
+
+@pytest.mark.parametrize("suffix", ["json", "parquet", "csv"])
+def test_local_files_of_every_kind_are_read(write, tmp_path, suffix):
+    from rovrl.train.custom_settings import load_data, read
+
+    getattr(tiny.addition(8), f"to_{suffix}")(tmp_path / f"data.{suffix}")
+    train_set, test_set = load_data(read(write(dataset_name=f"data.{suffix}")))
+    assert train_set["prompt"][:2] == ["0+0=", "1+7="]
+    assert test_set is None
+
+
+def test_a_file_that_is_no_yaml_is_told_with_its_line(tmp_path):
+    from rovrl.train.custom_settings import read
+
+    (tmp_path / "bad.yaml").write_text("a: [1,\nb: 2")
+    with pytest.raises(RovrlError, match=r"is no YAML.*line 2"):
+        read(str(tmp_path / "bad.yaml"))
+    with pytest.raises(RovrlError, match="cannot be read"):
+        read(str(tmp_path / "absent.yaml"))
+
+
+def test_a_run_leaves_model_metrics_records_and_its_yaml(write, tmp_path, capsys):
+    path = write(contamination=["spikes:rate=0.3,size=4"], reward_channel={"credit_bound": "adaptive"})
+    assert train(path) == 0
+    out = tmp_path / "out"
+    assert {"model.safetensors", "metrics.jsonl", "records", "run.yaml", "checkpoint-4", "result.json"} <= {
+        file.name for file in out.iterdir()
+    }
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert "rovr/lagged_scale" in rows[0]
+    assert steps_in(out) == [1, 2]
+    assert "rovrl audit" in capsys.readouterr().out
+
+
+def test_a_run_does_not_overwrite_another_and_goes_on_with_resume(write, tmp_path):
+    train(write(max_steps=2))
+    with pytest.raises(RovrlError, match="already holds checkpoints; go on with --resume"):
+        train(write())
+    train(write(max_steps=4), resume=True)
+    rows = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
+    with pytest.raises(RovrlError, match="no whole checkpoint"):
+        train(write(), resume=True, out=str(tmp_path / "elsewhere"))
+
+
+def test_an_adapter_is_trained_alone(write, tmp_path):
+    train(write(use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"], max_steps=2))
+    assert (tmp_path / "out" / "adapter_model.safetensors").exists()
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("raises", "KeyError"), ("too_few", "returned 1 rewards")])
+def test_a_reward_function_that_fails_is_told_and_finished_steps_stay(write, tmp_path, name, sentence):
+    with pytest.raises(RovrlError, match=sentence):
+        train(write(reward_funcs=[f"my_rewards.{name}"]))
+    assert (tmp_path / "out" / "run.yaml").exists()
+
+
+def test_an_output_directory_that_cannot_be_written_is_told(write, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RovrlError, match=r"cannot write to .*file/out"):
+        train(write(), out=str(tmp_path / "file" / "out"))
+
+
+@pytest.mark.slow
+def test_accelerate_launches_the_module_on_two_processes(write, tmp_path):
+    path = write(per_device_train_batch_size=9, max_steps=2, steps_per_generation=2)
+    launch = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+    ]
+    words = [*launch, "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "rovrl.train", "--config", path]
+    done = subprocess.run(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows if "loss" in json.loads(row)] == [1, 2]
