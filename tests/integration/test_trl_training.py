@@ -203,10 +203,15 @@ def test_a_weight_that_hides_what_the_policy_does_is_told_once(tmp_path, caplog)
     trainer = tiny.trainer(tmp_path)
     name = "rovr/weight_disagreement"
     with caplog.at_level(logging.WARNING, logger="rovrl"):
-        for value in (0.4, 0.6, 0.7):
+        for value in (0.2, 0.2, 0.9, 0.2):  # one high batch is no finding
             trainer._metrics["train"][name].append(value)
             trainer.log({})
-    assert [record.message[:34] for record in caplog.records] == ["rovr/weight_disagreement is 0.60: "]
+        assert not caplog.records
+        trainer._metrics["train"][name].extend([0.9] * 8)
+        trainer.log({})
+        trainer._metrics["train"][name].append(0.9)
+        trainer.log({})
+    assert [record.message[:34] for record in caplog.records] == ["rovr/weight_disagreement is 0.90: "]
 
 
 def test_an_unwritable_record_directory_is_told_before_training(tmp_path):
