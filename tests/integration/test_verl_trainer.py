@@ -12,7 +12,7 @@ from integration.verl_harness.launch import ACTOR, SEQUENCE_LOSS, launch
 from integration.verl_harness.reward import planted
 from rovrl.integrations.verl_join import join
 from rovrl.integrations.verl_run import HISTORY, read_history
-from rovrl.records import read_settings, read_steps
+from rovrl.records import read_notes, read_settings, read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -76,7 +76,8 @@ def test_on_one_rank_planted_nan_and_spikes_leave_every_step_whole_and_the_recor
 
     counts = join(tmp_path / "recorded", tmp_path / "records", run.directory / "rollouts")
     assert counts == {"steps": 2, "rows": 2 * 16, "unmatched": 0}
-    assert read_settings(tmp_path / "records")["reward_channel"]["replaced_per_block"] == 0
+    assert read_settings(tmp_path / "records")["ratio_channel"]["num_blocks"] == 4
+    assert dict(read_notes(tmp_path / "records"))[1]["reward_channel"]["replaced_per_block"] == 0
     for step, table in read_steps(tmp_path / "records"):
         rows = table.to_pylist()
         assert len({row["group"] for row in rows}) == 4

@@ -10,7 +10,7 @@ import torch
 from rovrl.errors import RovrlError
 from rovrl.integrations import verl_join, verl_records
 from rovrl.integrations.verl_records import fingerprint, record
-from rovrl.records import read_steps
+from rovrl.records import read_settings, read_steps
 
 CLIP = (3e-4, 4e-4)
 
@@ -39,7 +39,8 @@ def run(tmp_path, monkeypatch):
 def _publish(batch, step, rewards=(1.0, float("nan"), 3.0)):
     rows = {
         "step": step,
-        "channel": {"num_blocks": 3},
+        "settings": {"engine": "verl"},
+        "notes": {"scale_source": "local"},
         "references": {"a": 0.75},
         "responses": [
             {"key": key, "reward": reward, "fingerprint": fingerprint(old.numpy())}
@@ -72,6 +73,7 @@ def test_joined_rows_hold_each_response_with_its_reward_tokens_and_update(run, t
     (tmp_path / "rollouts/1.jsonl").write_text(json.dumps({"uid": "b_0_0", "input": "2+2?", "output": "4"}) + "\n")
     counts, rows = _rows(run, tmp_path, rollouts=tmp_path / "rollouts")
     assert counts == {"steps": 1, "rows": 3, "unmatched": 0}
+    assert read_settings(tmp_path / "records") == {"engine": "verl"}
     found = {(row["group"], row["response"]): row for row in rows}
     for i, key in enumerate([("a", 0), ("a", 1), ("b", 0)]):
         row = found[key]

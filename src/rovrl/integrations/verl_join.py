@@ -38,9 +38,7 @@ def join(recorded: Path, out: Path, rollouts: Path | None = None) -> dict[str, i
         counts["unmatched"] += unmatched
         if rows:
             columns = {name: [row[name] for row in rows] for name in rows[0]}
-            RecordWriter(out, {"engine": "verl", "reward_channel": driver["channel"]}).write_step(
-                driver["step"], columns
-            )
+            RecordWriter(out, driver["settings"]).write_step(driver["step"], columns, notes=driver["notes"])
             counts["steps"] += 1
             counts["rows"] += len(rows)
     return counts

@@ -23,6 +23,7 @@ import numpy as np
 from torch import Tensor
 
 from rovrl.advantage import Explanation
+from rovrl.config import RatioChannel
 
 MEGABYTE = 1 << 20
 
@@ -42,10 +43,12 @@ class Publisher:
         """The publisher that a run's `policy_loss` config asks for; None without `record_dir`."""
         if policy_loss is None or not policy_loss.get("record_dir"):
             return None
-        return cls(Path(policy_loss.get("record_dir")), policy_loss.get("record_every") or 1)
+        ratio_channel = RatioChannel.from_dict(dict(policy_loss.get("rovr") or {}))
+        return cls(Path(policy_loss.get("record_dir")), policy_loss.get("record_every") or 1, ratio_channel)
 
-    def __init__(self, directory: Path, every: int) -> None:
+    def __init__(self, directory: Path, every: int, ratio_channel: RatioChannel) -> None:
         self.directory, self.every, self.off = directory, every, False
+        self.settings = {"engine": "verl", "ratio_channel": ratio_channel.to_dict()}
 
     def publish(self, step: int, result: Explanation, uids: Sequence[Any] | np.ndarray) -> None:
         """Opens the step for the ranks, if it is one of every `every`-th; closes the last one if not.
@@ -67,7 +70,8 @@ class Publisher:
         groups = list(dict.fromkeys(uids))
         rows = {
             "step": step,
-            "channel": result.channel.to_dict(),
+            "settings": self.settings,
+            "notes": {"reward_channel": result.channel.to_dict(), "scale_source": result.scale_source},
             "references": {
                 str(uid): float(reference)
                 for uid, reference, scored in zip(groups, result.reference, result.finite_size, strict=True)
