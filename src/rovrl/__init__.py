@@ -9,6 +9,9 @@ log_weight = rovrl.soft_rovr(log_ratios, mask, rovrl.RatioChannel())
 loss = -rovrl.clipped_objective(log_weight, advantage).mean()
 """
 
+import importlib
+from types import ModuleType
+
 from rovrl import baselines, diagnostics, guarantees
 from rovrl.advantage import ADVANTAGES, explain, grouped_advantages
 from rovrl.config import RatioChannel, RewardChannel
@@ -45,3 +48,10 @@ __all__ = [
     "rovr",
     "soft_rovr",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`rovrl.integrations`, `rovrl.tasks`, ... without importing what they need before they are asked for."""
+    if name in ("audit", "integrations", "records", "tasks"):
+        return importlib.import_module(f"rovrl.{name}")
+    raise AttributeError(f"module 'rovrl' has no attribute {name!r}")
