@@ -1,4 +1,4 @@
-"""."""
+"""The tasks: data, reward and evaluation of each; arithmetic is embedded, the others are the paper's three."""
 
 from __future__ import annotations
 
