@@ -136,13 +136,18 @@ def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | Non
         return None
     steps, middle, _ = step_medians(rollouts.step[known], table.spread[known])
     log = np.log(middle)
-    best: tuple[int, float] | None = None
-    for k in range(2, len(steps) - 1):
-        before, after = log[max(0, k - WINDOW) : k], log[k : k + WINDOW]
-        change = float(np.median(after) - np.median(before))
-        if best is None or abs(change) > abs(best[1]):
-            best = (int(steps[k]), change)
-    return (best[0], float(np.exp(best[1]))) if best else None
+    if len(steps) < 4:
+        return None
+    inner = np.empty(0)
+    if len(log) >= 2 * WINDOW:  # all full windows at once
+        medians = np.median(np.lib.stride_tricks.sliding_window_view(log, WINDOW), axis=1)
+        inner = medians[WINDOW:] - medians[:-WINDOW]
+    places = list(range(WINDOW, WINDOW + len(inner)))
+    edges = [k for k in range(2, len(log) - 1) if k < WINDOW or k > len(log) - WINDOW]
+    changes = [float(np.median(log[k : k + WINDOW]) - np.median(log[max(0, k - WINDOW) : k])) for k in edges]
+    places, changes = places + edges, np.concatenate([inner, changes])
+    best = int(np.argmax(np.abs(changes)))
+    return int(steps[places[best]]), float(np.exp(changes[best]))
 
 
 def _again(values: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -26,14 +26,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Trims:
-    """For each group and each number j of removed rewards: the least standard deviation of the n - j others."""
+    """For each group and each number j of removed rewards: the least standard deviation of the n - j others.
 
-    deviation: Array
-    """[group, j]"""
-    low: NDArray[np.int64]
-    """[group, j]: how many of the j are the smallest; the rest are the largest."""
+    Arrays are [.., group]: one order statistic of all groups lies in one row.
+    """
+
     ordered: Array
-    """[group, n], ascending."""
+    """[n, group], ascending."""
+    median: Array
+    deviation: Array
+    """[j, group]"""
+    low: NDArray[np.int64]
+    """[j, group]: how many of the j are the smallest; the rest are the largest."""
+    nearest: Array
+    """[j, group]: distance from the median of the nearest of the removed rewards."""
 
 
 def trims(rewards: Array) -> Trims:
@@ -41,31 +47,33 @@ def trims(rewards: Array) -> Trims:
 
     Windows are sums of what they hold, taken about the median: nothing cancels when one reward is 1e12.
     """
-    ordered = np.sort(rewards, axis=1)
-    groups, n = ordered.shape
+    ordered = np.ascontiguousarray(np.sort(rewards, axis=1).T)
+    n, groups = ordered.shape
     most = min(n // 4, MAX_REMOVED)
+    middle = _median(ordered)
     with np.errstate(over="ignore", invalid="ignore"):
-        about = ordered - median(ordered)[:, None]
+        about = ordered - middle
         square = about * about
-        inner = slice(most, n - most)
-        first, second = about[:, inner].sum(1), square[:, inner].sum(1)
-        low1, low2 = _outward(about[:, :most][:, ::-1]), _outward(square[:, :most][:, ::-1])
-        high1, high2 = _outward(about[:, n - most :]), _outward(square[:, n - most :])
-        deviation = np.empty((groups, most + 1))
-        low = np.zeros((groups, most + 1), dtype=np.int64)
+        first, second = about[most : n - most].sum(0), square[most : n - most].sum(0)
+        below1, below2 = _outward(about[:most][::-1]), _outward(square[:most][::-1])
+        above1, above2 = _outward(about[n - most :]), _outward(square[n - most :])
+        deviation = np.empty((most + 1, groups))
+        low = np.zeros((most + 1, groups), dtype=np.int64)
+        nearest = np.full((most + 1, groups), np.inf)
         for removed in range(most + 1):
             count = n - removed
             best = np.full(groups, np.inf)
-            for below in range(removed + 1):
-                a, b = most - below, most - (removed - below)  # how many of each tail stay
-                total = first + low1[a] + high1[b]
-                variance = (second + low2[a] + high2[b] - total * total / count) / (count - 1)
-                variance = np.where(np.isnan(variance), np.inf, variance)
-                better = variance < best
-                best = np.where(better, variance, best)
-                low[:, removed] = np.where(better, below, low[:, removed])
-            deviation[:, removed] = np.sqrt(np.maximum(best, 0.0))
-    return Trims(deviation, low, ordered)
+            for small in range(removed + 1):
+                large = removed - small
+                total = first + below1[most - small] + above1[most - large]
+                variance = (second + below2[most - small] + above2[most - large] - total * total / count) / (count - 1)
+                better = variance < best  # false for NaN: squares that overflow are no least variance
+                best[better], low[removed][better] = variance[better], small
+                away = np.minimum(-about[small - 1] if small else np.inf, about[n - large] if large else np.inf)
+                if removed:
+                    nearest[removed][better] = away[better]
+            deviation[removed] = np.sqrt(np.maximum(best, 0.0))
+    return Trims(ordered, middle, deviation, low, nearest)
 
 
 def own_spread(trim: Trims) -> Array:
@@ -73,10 +81,10 @@ def own_spread(trim: Trims) -> Array:
 
     NaN for a tied group. The range and not a deviation: for rare ones among zeros every deviation is small, the range is not.
     """
-    removed = _last_drop(trim, np.full(len(trim.ordered), -np.inf))
+    removed = _last_drop(trim, np.full(len(trim.median), -np.inf))
     lowest, highest = _edges(trim, removed)
     with np.errstate(over="ignore"):
-        spread = (highest - lowest) / normal_range(trim.ordered.shape[1])
+        spread = (highest - lowest) / normal_range(len(trim.ordered))
     return np.where(spread > 0, spread, np.nan)
 
 
@@ -95,56 +103,41 @@ def dominating(trim: Trims, spread: Array) -> tuple[NDArray[np.int64], NDArray[n
     removed = _last_drop(trim, least)
     tie = _first_tie(trim, least)
     removed = np.where((removed == 0) & (tie > 0), tie, removed)
-    rows = np.arange(len(removed))
-    return removed, trim.low[rows, removed], trim.deviation[rows, removed]
+    groups = np.arange(len(removed))
+    return removed, trim.low[removed, groups], trim.deviation[removed, groups]
 
 
-def median(ordered: Array) -> Array:
-    """The midpoint median of ordered rows."""
-    n = ordered.shape[1]
-    lower, upper = ordered[:, (n - 1) // 2], ordered[:, n // 2]
+def _median(ordered: Array) -> Array:
+    """The midpoint median of ordered columns."""
+    lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return np.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
 
 
 def _last_drop(trim: Trims, least: Array) -> NDArray[np.int64]:
     """The largest j whose removal halves the deviation once more, leaves contrast, and takes only far rewards."""
-    chosen = np.zeros(len(trim.ordered), dtype=np.int64)
-    for j in range(1, trim.deviation.shape[1]):
-        before, after = trim.deviation[:, j - 1], trim.deviation[:, j]
-        drop = (after > 0) & (after * STEP_DROP <= before) & (_nearest_removed(trim, j) > least)
-        chosen = np.where(drop, j, chosen)
+    chosen = np.zeros(len(trim.median), dtype=np.int64)
+    for j in range(1, len(trim.deviation)):
+        before, after = trim.deviation[j - 1], trim.deviation[j]
+        chosen[(after > 0) & (after * STEP_DROP <= before) & (trim.nearest[j] > least)] = j
     return chosen
 
 
 def _first_tie(trim: Trims, least: Array) -> NDArray[np.int64]:
-    chosen = np.zeros(len(trim.ordered), dtype=np.int64)
-    for j in range(trim.deviation.shape[1] - 1, 0, -1):
-        tie = (trim.deviation[:, j] == 0) & (trim.deviation[:, j - 1] > 0) & (_nearest_removed(trim, j) > least)
-        chosen = np.where(tie, j, chosen)
+    chosen = np.zeros(len(trim.median), dtype=np.int64)
+    for j in range(len(trim.deviation) - 1, 0, -1):
+        chosen[(trim.deviation[j] == 0) & (trim.deviation[j - 1] > 0) & (trim.nearest[j] > least)] = j
     return chosen
 
 
-def _nearest_removed(trim: Trims, j: int) -> Array:
-    """Distance from the median of the nearest of the j removed rewards."""
-    middle = median(trim.ordered)
-    rows, n = np.arange(len(middle)), trim.ordered.shape[1]
-    low = trim.low[:, j]
-    high = j - low
-    with np.errstate(over="ignore", invalid="ignore"):
-        below = np.where(low > 0, middle - trim.ordered[rows, np.maximum(low - 1, 0)], np.inf)
-        above = np.where(high > 0, trim.ordered[rows, np.minimum(n - high, n - 1)] - middle, np.inf)
-    return np.minimum(below, above)
-
-
 def _edges(trim: Trims, removed: NDArray[np.int64]) -> tuple[Array, Array]:
-    rows, n = np.arange(len(removed)), trim.ordered.shape[1]
-    low = trim.low[rows, removed]
-    return trim.ordered[rows, low], trim.ordered[rows, n - 1 - (removed - low)]
+    groups, n = np.arange(len(removed)), len(trim.ordered)
+    low = trim.low[removed, groups]
+    return trim.ordered[low, groups], trim.ordered[n - 1 - (removed - low), groups]
 
 
 def _outward(tail: Array) -> list[Array]:
-    """Sums of the first 0, 1, 2, ... columns of a tail, from the middle outward."""
-    sums = [np.zeros(len(tail))]
-    for column in tail.T:
-        sums.append(sums[-1] + column)
+    """Sums of the first 0, 1, 2, ... rows of a tail, from the middle outward."""
+    sums = [np.zeros(tail.shape[1])]
+    for row in tail:
+        sums.append(sums[-1] + row)
     return sums

@@ -29,7 +29,7 @@ class RecordReader:
     def files(self, path: Path) -> list[Path]:
         """The step files at `path`."""
         if path.is_file():
-            return [path] if path.suffix == ".parquet" and records.is_record_set(path) else []
+            return [path] if path.suffix == ".parquet" and _is_record(path) else []
         for folder in (path, path / "records"):
             found = sorted(folder.glob("step_*.parquet"), key=natural) if folder.is_dir() else []
             if found:
@@ -83,3 +83,10 @@ def _first_time(batch: Batch, seen: set[tuple[object, object]]) -> np.ndarray:
         keep[row] = name not in seen
         seen.add(name)
     return keep
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        return records.is_record_set(path)
+    except ValueError:  # a damaged head whose names are no text
+        return False

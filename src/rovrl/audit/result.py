@@ -113,7 +113,8 @@ class AuditResult:
     def worst(self, count: int | None = None) -> NDArray[np.int64]:
         """Group numbers, those with the most lost contrast first, then by sign changes, reference shift, missing rewards."""
         table = self.groups
-        shift = np.abs(np.nan_to_num(table.shift)) / np.maximum(np.nan_to_num(table.spread), 1e-12)
+        with np.errstate(over="ignore"):
+            shift = np.abs(np.nan_to_num(table.shift)) / np.maximum(np.nan_to_num(table.spread), 1e-12)
         keys = (
             -np.nan_to_num(shift),
             table.finite - table.size,

@@ -143,11 +143,13 @@ def _signature(rewards: Array) -> NDArray[np.uint64]:
 
 
 def _order_bits(ordered: Array) -> Array:
-    """log2(n!/Π c_v!), c_v the counts of equal rewards: 0 for a tied group, log2 n! for all different."""
-    repeat, bits = np.ones(len(ordered)), np.zeros(len(ordered))
-    for column in range(1, ordered.shape[1]):
-        repeat = np.where(ordered[:, column] == ordered[:, column - 1], repeat + 1, 1)
-        bits += np.log2((column + 1) / repeat)
+    """log2(n!/Π c_v!) of [n, group], c_v the counts of equal rewards: 0 for a tied group, log2 n! for all different."""
+    n, groups = ordered.shape
+    log = np.log2(np.arange(1, n + 1))
+    repeat, bits = np.zeros(groups, dtype=np.int64), np.full(groups, log.sum())
+    for row in range(1, n):
+        repeat = np.where(ordered[row] == ordered[row - 1], repeat + 1, 0)
+        bits -= log[repeat]
     return bits
 
 
@@ -180,8 +182,8 @@ def _moments(table: GroupTable, groups: Counts, rewards: Array, trim: dominance.
     with np.errstate(over="ignore", invalid="ignore"):
         table.mean[groups] = mean = (rewards / n).sum(1)  # divided first: a sum of large numbers must not overflow
         table.deviation[groups] = _deviation(rewards - mean[:, None], n - 1)
-    table.median[groups] = dominance.median(trim.ordered)
-    table.tied[groups] = trim.ordered[:, 0] == trim.ordered[:, -1]
+    table.median[groups] = trim.median
+    table.tied[groups] = trim.ordered[0] == trim.ordered[-1]
 
 
 def _deviation(residual: Array, freedom: int) -> Array:

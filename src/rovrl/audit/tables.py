@@ -76,7 +76,7 @@ class ArrowBatch(Batch):
         """See `Batch`."""
         column = _plain(self.batch.column(name))
         if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
-            return column
+            return _decodable(column)
         return pa.array([as_text(value) for value in _python(column)], type=pa.large_string())
 
     def labels(self, name: str) -> Any:
@@ -311,6 +311,17 @@ def _starts_with(path: Path, mark: bytes) -> bool:
 def _damaged(path: Path, error: Exception) -> str:
     reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
     return f"{path} is damaged and was left out: {reason}"
+
+
+def _decodable(column: Any) -> Any:
+    """A string column as it is if it is UTF-8, as Parquet promises; what is not becomes U+FFFD."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        wide = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+        texts = [None if raw is None else raw.decode("utf-8", "replace") for raw in column.cast(wide).to_pylist()]
+        return pa.array(texts, type=pa.large_string())
+    return column
 
 
 def _plain(column: Any) -> Any:
