@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from rovrl import cli, doctor
 from rovrl.errors import RovrlError
-from rovrl.integrations import verl_doctor
+from rovrl.integrations import verl_doctor, verl_presence
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # importing verl and TRL warns in several ways
 
@@ -100,6 +100,18 @@ def test_the_recipes_configuration_is_the_method(request):
     assert found["problem"] == found["warning"] == []
 
 
+def test_the_recipes_reward_is_found_by_verls_own_loader_and_its_launchers_are_valid_shell(request):
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    recipe = request.config.rootpath / "recipes/verl_math"
+    reward = get_custom_reward_fn(verl_doctor.compose(str(recipe / "config"), "rovr_math", []))
+    given = {"data_source": "math_train", "ground_truth": "4"}
+    assert reward(solution_str="so it is \\boxed{4}", **given) == 1.0
+    assert reward(solution_str="so it is \\boxed{5}", **given) == 0.0
+    for launcher in recipe.glob("*.sh"):
+        subprocess.run(["bash", "-n", str(launcher)], check=True)
+
+
 def test_a_setting_that_hydra_refuses_and_a_missing_file_are_sentences():
     with pytest.raises(RovrlError, match=r"verl would not accept the settings: .*adv_estimatr"):
         findings("verl", "algorithm.adv_estimatr=rovr")
@@ -108,13 +120,26 @@ def test_a_setting_that_hydra_refuses_and_a_missing_file_are_sentences():
 
 
 @pytest.mark.slow
-def test_a_plugin_that_verl_was_told_to_leave_out_is_a_problem_with_its_reason():
+def test_a_plugin_that_verl_was_told_to_leave_out_is_a_problem_unless_it_is_imported_as_a_module():
     code = "import sys; from rovrl.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-W", "ignore", "-c", code, "doctor", "--engine", "verl", "--no-ray", *GOOD]
-    environment = {**os.environ, "VERL_USE_EXTERNAL_PLUGINS": "none", "OMP_NUM_THREADS": "1"}
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert answer.returncode == 1
-    assert "problem  verl did not load the plugin: VERL_USE_EXTERNAL_PLUGINS=none keeps the plugin out" in answer.stdout
+    without = {**os.environ, "VERL_USE_EXTERNAL_PLUGINS": "none", "OMP_NUM_THREADS": "1"}
+    module = {**without, "VERL_USE_EXTERNAL_MODULES": "rovrl.integrations.verl"}
+    left_out, imported = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        for environment in (without, module)
+    )
+    assert left_out.returncode == 1
+    expected = "problem  verl did not load the plugin: VERL_USE_EXTERNAL_PLUGINS=none keeps the plugin out"
+    assert expected in left_out.stdout
+    assert imported.returncode == 0, imported.stdout + imported.stderr
+
+
+@pytest.mark.slow
+def test_a_worker_process_of_a_local_ray_knows_both_names(good):
+    (finding,) = verl_presence.workers(good, "local")
+    assert finding.level == "ok"
+    assert finding.text.endswith("knows rovr and rovr_gspo")
 
 
 def test_the_command_ends_with_1_for_a_problem_and_0_without(capsys):
