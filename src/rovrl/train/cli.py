@@ -49,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--group", type=int, default=None, help=f"responses per prompt (default: {default.group})")
     size.add_argument("--updates", type=int, default=None, help=f"optimizer steps per generation ({default.updates})")
     size.add_argument("--learning-rate", type=float, default=None, help=f"default: {default.learning_rate}")
+    size.add_argument("--clip-low", type=float, default=None, help=f"default: {default.clip_low}")
+    size.add_argument("--clip-high", type=float, default=None, help=f"default: {default.clip_high}")
     size.add_argument(
         "--evaluate-every", type=int, default=None, help=f"generations (default: {default.evaluate_every})"
     )

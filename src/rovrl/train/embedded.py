@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -27,9 +28,10 @@ def run(args: argparse.Namespace) -> int:
     """The whole command."""
     for package in ("trl", "datasets", "pyarrow", "rich", "platformdirs"):
         require(package, extra="train")
-    methods = chosen(args.method or DEFAULT_METHODS)
     out = place(args.out, args.resume)
-    orders = [Order(job, out / job.label) for job in jobs(args, methods)]
+    planned = plan(args, out)
+    methods = list(dict.fromkeys(job.method for job in planned))
+    orders = [Order(job, out / job.label) for job in planned]
     for order in orders:
         prepare(order.job, order.directory, args.resume)
     print("\n".join(preamble(orders[0].job)), flush=True)
@@ -40,15 +42,47 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def jobs(args: argparse.Namespace, methods: Sequence[str]) -> list[Job]:
+def plan(args: argparse.Namespace, out: Path) -> list[Job]:
+    """The jobs of this command; with `--resume`, those that the directory was started with."""
+    wanted, file = jobs(args), out / "plan.json"
+    if not (args.resume and file.exists()):
+        if not args.resume and (file.exists() or any(out.glob("*/config.json"))):
+            raise RovrlError(f"{out} already holds runs; go on with --resume or choose another --out")
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            write_json(file, [job.to_dict() for job in wanted])
+        except OSError as error:
+            raise RovrlError(f"cannot write to {out} ({error.strerror}); choose another --out") from None
+        return wanted
+    started = [Job.from_dict(values) for values in json.loads(file.read_text())]
+    if wanted not in (started, default_jobs()):
+        raise RovrlError(
+            f"{out} was started with other settings; resume with --out and --resume alone (they are remembered), "
+            "or choose another --out for new ones"
+        )
+    return started
+
+
+def default_jobs() -> list[Job]:
+    """What the command does without arguments."""
+    from rovrl.train.cli import add_arguments
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return jobs(parser.parse_args([]))
+
+
+def jobs(args: argparse.Namespace) -> list[Job]:
     """Every method with every seed."""
+    methods = chosen(args.method or DEFAULT_METHODS)
     if args.seeds < 1:
         raise RovrlError(f"--seeds must be at least 1, not {args.seeds}")
     if args.workers < 1:
         raise RovrlError(f"--workers must be at least 1, not {args.workers}")
     if args.clean and args.contaminate:
         raise RovrlError("--clean and --contaminate contradict each other: leave one out")
-    names = ("generations", "prompts", "group", "updates", "learning_rate", "evaluate_every", "checkpoint_every")
+    names = ("generations", "prompts", "group", "updates", "learning_rate", "clip_low", "clip_high")
+    names += ("evaluate_every", "checkpoint_every")
     given: dict[str, Any] = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     changes = dict(WORLDS[args.model].sizes) | given
     recipe = {"steps": args.warm_up_steps, "seed": args.warm_up_seed}

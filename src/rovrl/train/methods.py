@@ -39,6 +39,7 @@ METHODS: Mapping[str, Method] = {
     "gspo": Method("GSPO"),
     "rovr-adv": Method("RoVR-Adv", reward_channel={}),
     "softrovr": Method("SoftRoVR", ratio_channel={}),
+    "softrovr-robust": Method("SoftRoVR, robust units", ratio_channel={"units": "robust"}),
     "rovr-gspo": Method("RoVR-GSPO", reward_channel={}, ratio_channel={}),
     "rovr-gspo-adaptive": Method("RoVR-GSPO, adaptive", reward_channel=ADAPTIVE, ratio_channel={}),
     "rovr-adv-adaptive": Method("RoVR-Adv, adaptive", reward_channel=ADAPTIVE),

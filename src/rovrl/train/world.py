@@ -55,6 +55,6 @@ WORLDS: Mapping[str, World] = {
         score=fewshot.score,
         max_response_tokens=fewshot.MAX_RESPONSE_TOKENS,
         problems=500,
-        sizes={"generations": 10, "prompts": 4, "group": 9, "updates": 2, "learning_rate": 1e-6, "checkpoint_every": 1},
+        sizes={"generations": 10, "prompts": 4, "group": 9, "updates": 2, "learning_rate": 5e-6, "checkpoint_every": 1},
     ),
 }
