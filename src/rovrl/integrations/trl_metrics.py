@@ -11,8 +11,8 @@ from rovrl.advantage import Explanation
 from rovrl.diagnostics import branch_flips, clip_margin, metric
 from rovrl.loss import clip_branch
 
-MOVED = 1e-6
-"""Mean |log-ratio| below which the policy has not moved: what is left is rounding, and says nothing about the weight."""
+MOVED = 1e-5
+"""Mean |log weight| below which the policy has not moved: it is rounding, a thirtieth of GSPO's clip band at most."""
 SATURATED = 0.9
 DISAGREEMENT_LIMIT = 0.5
 """rovr/weight_disagreement above this is told to the user: the clip no longer sees most of what the policy did."""
