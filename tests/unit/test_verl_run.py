@@ -160,6 +160,7 @@ def test_the_history_says_what_the_reward_channel_did(tmp_path):
     line = json.loads((tmp_path / HISTORY).read_text())
     assert line["blocks"] == {"6": [2, 2, 2]}
     assert line["scale_source"] == "lagged"
+    assert line["rovr/lagged_scale"] is None  # there is no earlier step
     assert line["rovr/tied_rate"] == 0
     assert line["rovr/nu"] == pytest.approx(run.lagged.value)  # of the first step, the batch's own scale
     assert verl_run.beside(OmegaConf.create({"a": {"b": 1}, "c": {"d": 2}}).a, "c.d") == 2

@@ -49,6 +49,7 @@ class Run:
         self.algorithm = algorithm
         self.lagged = LaggedScale()
         self.calls = 0
+        self.scale_in_use: float | None = None
         self.used_lagged = False
         self.calls_per_step = _calls_per_step(algorithm)
         self.responses = beside(algorithm, "actor_rollout_ref.rollout.n")
@@ -69,6 +70,7 @@ class Run:
     def begin_step(self, channel: RewardChannel, rewards: Tensor, uids: Sequence[Any] | np.ndarray) -> RewardChannel:
         """The settings for this step, with the scale of earlier steps filled in; takes this step's scale in."""
         self.calls += 1
+        self.scale_in_use = self.lagged.value
         filled = channel_for_step(channel, self.lagged, rewards, uids)
         self.used_lagged = filled.scale_source != channel.scale_source
         return filled
@@ -92,6 +94,7 @@ class Run:
                 "seed": self.generator().initial_seed(),
                 "blocks": {size: list(blocks.sizes) for size, blocks in result.blocks.items()},
                 "scale_source": "lagged" if self.used_lagged else result.scale_source,
+                metric("lagged_scale"): self.scale_in_use,  # null at the very first step
                 **_metrics(result, valid),
             }
             _append(self.history, line)
