@@ -9,7 +9,15 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForSequenceClassification,
+)
+
+import tiny
 
 REPORT = (
     "Congress asked for a review of spending. Farms received less rain. The Coast Guard purchased three vessels in 2019. "
@@ -52,6 +60,21 @@ def small_bart(directory: Path) -> str:
         torch.manual_seed(0)
         BartForConditionalGeneration(config).save_pretrained(directory)
     fast.save_pretrained(directory)
+    return str(directory)
+
+
+def classifier(directory: Path, labels: int = 1) -> str:
+    """A random classification model over characters, saved in `directory`."""
+    tokens = tiny.tokenizer()
+    config = Qwen3Config(
+        vocab_size=len(tokens), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, num_labels=labels, pad_token_id=tokens.pad_token_id,
+        eos_token_id=tokens.eos_token_id, bos_token_id=None,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        Qwen3ForSequenceClassification(config).save_pretrained(directory)
+    tokens.save_pretrained(directory)
     return str(directory)
 
 

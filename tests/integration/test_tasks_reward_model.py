@@ -7,12 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
-import tiny
 from rovrl.errors import RovrlError
 from rovrl.tasks import reward_model
-from rovrl.tasks.reward_model import ClassifierReward, HttpReward, conversation
+from rovrl.tasks.chat import conversation
+from rovrl.tasks.reward_model import ClassifierReward, HttpReward
+from samples_tasks import classifier
 
 
 class Server(ThreadingHTTPServer):
@@ -126,20 +126,6 @@ def test_verl_and_trl_take_the_server_from_the_environment(server, monkeypatch):
         reward_model.learned_reward(prompts=["?"], completions=["a"])
     with pytest.raises(ValueError, match="url must start with http"):
         HttpReward("localhost:80")
-
-
-def classifier(directory, labels=1):
-    tokens = tiny.tokenizer()
-    config = Qwen3Config(
-        vocab_size=len(tokens), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, num_labels=labels, pad_token_id=tokens.pad_token_id,
-        eos_token_id=tokens.eos_token_id, bos_token_id=None,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        Qwen3ForSequenceClassification(config).save_pretrained(directory)
-    tokens.save_pretrained(directory)
-    return str(directory)
 
 
 def test_a_batch_gives_each_conversation_the_score_it_has_alone(tmp_path):

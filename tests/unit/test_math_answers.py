@@ -2,7 +2,8 @@
 
 import pytest
 
-from rovrl.tasks.answers import as_text, final_answer, last_boxed, plain_verdict
+from rovrl.tasks.answers import final_answer, last_boxed, plain_verdict
+from rovrl.tasks.chat import as_text
 
 
 @pytest.mark.parametrize(

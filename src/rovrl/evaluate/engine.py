@@ -10,8 +10,7 @@ import torch
 
 from rovrl.errors import RovrlError, require
 from rovrl.evaluate.settings import Decoding
-
-Chat = list[dict[str, str]]
+from rovrl.tasks.chat import Chat, as_prompt
 
 
 class Response(NamedTuple):
@@ -116,13 +115,6 @@ def load_causal(model: str, device: str) -> tuple[Any, Any]:
         tokenizer.pad_token = tokenizer.eos_token
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return tokenizer, loaded.to(where).eval()
-
-
-def as_prompt(tokenizer: Any, chat: Chat) -> str:
-    """The text the model continues: by its chat template, or without one the messages' texts, each on its own."""
-    if getattr(tokenizer, "chat_template", None):
-        return tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    return "\n\n".join(message["content"] for message in chat) + "\n\n"
 
 
 def _end_tokens(tokenizer: Any, model: Any) -> list[int]:

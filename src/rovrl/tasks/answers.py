@@ -12,20 +12,6 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
-def as_text(completion: object) -> str:
-    """The text of a completion: a string, or the last message of a conversation as TRL passes it; anything else is empty.
-
-    Lone surrogates, which no tokenizer takes, become question marks.
-    """
-    if isinstance(completion, str):
-        return completion.encode("utf-8", "replace").decode()
-    if isinstance(completion, list) and completion:
-        return as_text(completion[-1])
-    if isinstance(completion, dict):
-        return as_text(completion.get("content"))
-    return ""
-
-
 def last_boxed(text: str) -> str | None:
     r"""What stands in the last complete `\boxed{...}` of `text`, or None.
 

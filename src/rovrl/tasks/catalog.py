@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rovrl.errors import RovrlError, require
+from rovrl.errors import RovrlError
 from rovrl.tasks import govreport, math, toolcall
 from rovrl.tasks.answers import last_boxed
 from rovrl.tasks.data import Row, find_local, hub_rows, read_rows
@@ -70,22 +70,6 @@ def load(name: str, data: str | Path | None = None, limit: int | None = None) ->
     return made[:limit]
 
 
-def training_dataset(task: str, data: str | Path | None = None, limit: int | None = None) -> Any:
-    """The task's training set as a `datasets.Dataset` with `prompt` and the reward's columns, as TRL reads it."""
-    datasets = require("datasets", extra="train")
-    return datasets.Dataset.from_list(load(TRAINING[task], data, limit))
-
-
-def math_dataset() -> Any:
-    """MATH train (7,500) for TRL."""
-    return training_dataset("math")
-
-
-def govreport_dataset() -> Any:
-    """GovReport train for TRL."""
-    return training_dataset("govreport")
-
-
 def _rows(entry: DataSet, data: Path | None) -> tuple[list[Row], str]:
     if data is not None:
         path = find_local(entry.name, data)
@@ -118,7 +102,17 @@ def _first(row: Row, *columns: str) -> str:
     raise KeyError(f"no column {' or '.join(columns)} (found: {', '.join(map(str, row))})")
 
 
+def _prepared(row: Row) -> tuple[list[dict[str, str]], str] | None:
+    """The prompt and the gold answer of a row in verl's layout (RLLA-4K is published in it), or None."""
+    if not isinstance(row.get("reward_model"), dict):
+        return None
+    messages = [{"role": message["role"], "content": message["content"]} for message in row["prompt"]]
+    return messages, str(row["reward_model"]["ground_truth"])
+
+
 def _math(row: Row) -> Example | None:
+    if (prepared := _prepared(row)) is not None:
+        return dict(zip(("prompt", "answer"), prepared, strict=True))
     problem = _first(row, "problem", "question")
     if row.get("answer") is None and row.get("solution") is not None:
         answer = last_boxed(str(row["solution"])) or ""
@@ -128,17 +122,17 @@ def _math(row: Row) -> Example | None:
 
 
 def _govreport(row: Row) -> Example | None:
+    if (prepared := _prepared(row)) is not None:
+        return {"prompt": prepared[0], "report": row["extra_info"]["report"], "summary": prepared[1]}
     report, summary = _first(row, "report", "document"), _first(row, "summary")
     return {"prompt": govreport.prompt(report), "report": report, "summary": summary} if summary.strip() else None
 
 
 def _toolcall(row: Row) -> Example | None:
-    if isinstance(row.get("reward_model"), dict):  # RLLA-4K, as ToolRL publishes it for verl
-        messages = [{"role": m["role"], "content": m["content"]} for m in row["prompt"]]
-        truth = str(row["reward_model"]["ground_truth"])
-    else:
-        messages = toolcall.prompt(_first(row, "system"), _first(row, "user"))
-        truth = _first(row, "ground_truth")
+    messages, truth = _prepared(row) or (
+        toolcall.prompt(_first(row, "system"), _first(row, "user")),
+        _first(row, "ground_truth"),
+    )
     try:
         toolcall.parts("", truth)
     except ValueError as error:

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from rovrl.errors import require
-from rovrl.tasks.answers import as_text
+from rovrl.tasks.chat import as_text
 from rovrl.tasks.longdocfact import FactSettings, LongDocFACTScore
 
 PROMPT = "Summarize the following government report.\n\n{report}\n\nSummary:"

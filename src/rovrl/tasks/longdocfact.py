@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rovrl.errors import RovrlError, require
-from rovrl.tasks.answers import as_text
+from rovrl.tasks.chat import as_text
 from rovrl.tasks.sentences import SPLITTERS
 
 

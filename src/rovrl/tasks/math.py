@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Any
 
-from rovrl.tasks.answers import as_text, final_answer, plain_verdict
+from rovrl.tasks.answers import final_answer, plain_verdict
+from rovrl.tasks.chat import as_text
 from rovrl.tasks.verifier_pool import Verdict, VerifierPool, shared_pool
 
 PROMPT = "{problem}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."

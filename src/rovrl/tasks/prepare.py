@@ -1,15 +1,20 @@
-"""`python -m rovrl.tasks.prepare TASK --out DIR`: a task's sets as the Parquet files that verl trains on and validates with."""
+"""`python -m rovrl.tasks.prepare TASK --out DIR`: a task's sets as files to train on.
+
+NAME.parquet is verl's layout; the training set is also written as NAME.trl.jsonl, with `prompt` and the reward's columns.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError, require
 from rovrl.tasks.catalog import SETS, TRAINING, Example, load
+from rovrl.tasks.chat import as_prompt
 
 _GOLD = {"math": "answer", "govreport": "summary", "toolcall": "ground_truth"}
 
@@ -28,37 +33,68 @@ def verl_row(name: str, task: str, index: int, example: Example) -> dict[str, An
     }
 
 
-def write(name: str, out: Path, data: Path | None = None, limit: int | None = None) -> Path:
-    """Writes `out/NAME.parquet` and returns its path; a file that is there is replaced only when the new one is whole."""
+def write_verl(name: str, examples: list[Example], out: Path) -> Path:
+    """Writes `out/NAME.parquet`."""
     arrow, parquet = require("pyarrow", extra="tasks"), require("pyarrow.parquet", extra="tasks")
-    task = SETS[name].task
-    rows = [verl_row(name, task, index, example) for index, example in enumerate(load(name, data, limit))]
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{name}.parquet"
-    unfinished = path.with_suffix(".unfinished")
-    parquet.write_table(arrow.Table.from_pylist(rows), unfinished)
+    rows = [verl_row(name, SETS[name].task, index, example) for index, example in enumerate(examples)]
+    return _replace(out / f"{name}.parquet", lambda path: parquet.write_table(arrow.Table.from_pylist(rows), path))
+
+
+def write_trl(name: str, examples: list[Example], out: Path) -> Path:
+    """Writes `out/NAME.trl.jsonl`."""
+    lines = "".join(json.dumps(example) + "\n" for example in examples)
+    return _replace(out / f"{name}.trl.jsonl", lambda path: path.write_text(lines, encoding="utf-8"))
+
+
+def within(examples: list[Example], tokenizer: str, limit: int) -> list[Example]:
+    """The examples whose prompt has at most `limit` tokens: TRL, unlike verl, does not leave the longer ones out itself."""
+    transformers = require("transformers", extra="train")
+    try:
+        words = transformers.AutoTokenizer.from_pretrained(tokenizer)
+    except (OSError, ValueError) as error:
+        raise RovrlError(f"the tokenizer {tokenizer!r} could not be loaded ({str(error).splitlines()[0]})") from None
+    texts = [as_prompt(words, example["prompt"]) for example in examples]
+    counts = [len(ids) for ids in words(texts, add_special_tokens=False)["input_ids"]]
+    return [example for example, count in zip(examples, counts, strict=True) if count <= limit]
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> Path:
+    """A file that is there is replaced only when the new one is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".unfinished")
+    write(unfinished)
     unfinished.replace(path)
     return path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m rovrl.tasks.prepare", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m rovrl.tasks.prepare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("task", choices=sorted(TRAINING))
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="local copies (NAME.jsonl or NAME.parquet) instead of the Hub"
-    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="local copies (NAME.jsonl or .parquet), not the Hub's")
     parser.add_argument("--limit", type=int, help="rows per set")
+    parser.add_argument("--tokenizer", metavar="MODEL", help="leave out TRL's prompts above --max-prompt-tokens")
+    parser.add_argument("--max-prompt-tokens", type=int, default=2048, metavar="N", help="default: 2048")
     args = parser.parse_args(argv)
     try:
         for name, entry in SETS.items():
             if entry.task == args.task:
-                print(write(name, args.out, args.data, args.limit))
+                _write(name, args)
     except RovrlError as error:
         print(f"rovrl: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _write(name: str, args: argparse.Namespace) -> None:
+    examples = load(name, args.data, args.limit)
+    print(f"{write_verl(name, examples, args.out)}: {len(examples)} rows")
+    if name == TRAINING[args.task]:
+        kept = within(examples, args.tokenizer, args.max_prompt_tokens) if args.tokenizer else examples
+        print(f"{write_trl(name, kept, args.out)}: {len(kept)} rows")
 
 
 if __name__ == "__main__":

@@ -23,20 +23,9 @@ from typing import Any
 import torch
 
 from rovrl.errors import RovrlError, require
-from rovrl.tasks.answers import as_text
+from rovrl.tasks.chat import Chat, conversation
 
 URL_VARIABLE = "ROVRL_REWARD_URL"
-Chat = list[dict[str, str]]
-
-
-def conversation(prompt: object, completion: object) -> Chat:
-    """The prompt's messages (a plain prompt is one user message) followed by the assistant's completion."""
-    asked: Chat = (
-        [{"role": m["role"], "content": as_text(m)} for m in prompt]
-        if isinstance(prompt, list)
-        else [{"role": "user", "content": as_text(prompt)}]
-    )
-    return [*asked, {"role": "assistant", "content": as_text(completion)}]
 
 
 class ClassifierReward:

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from rovrl.tasks.answers import as_text
+from rovrl.tasks.chat import as_text
 
 LOWEST, HIGHEST = -3.0, 3.0
 _THOUGHT_END = re.compile(r"</think>\s*(?=<tool_call>|<response>)")

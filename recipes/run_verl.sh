@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# A verl recipe on one node: recipes/run_verl.sh recipes/math/qwen3-4b-base/rule/rovr-gspo.verl.yaml [key=value ...]
+# Variables: DATA_DIR (data). Several nodes: recipes/verl_math shows how Ray is started; pass trainer.nnodes=N.
+set -euo pipefail
+recipe=$(realpath "${1:?a recipe, such as recipes/math/qwen3-4b-base/rule/rovr-gspo.verl.yaml}")
+shift
+name=$(basename "$recipe" .yaml)
+case $name in
+    rovr-gspo.verl) rovrl doctor --engine verl --config-dir "$(dirname "$recipe")" --config-name "$name" "$@" ;;
+esac
+exec python -m verl.trainer.main_ppo --config-path "$(dirname "$recipe")" --config-name "$name" "$@"
