@@ -42,9 +42,19 @@ def verl(folder: Path, scores: np.ndarray, per_step: int = 8, texts: list[str] |
             prompt = f"user\nprompt {step * per_step + group}"
             for k, score in enumerate(row):
                 text = texts[k % len(texts)]
-                line = {"input": prompt, "output": text, "gts": "1", "score": score, "step": step + 1, "uid": f"{name}_0_{k}"}
+                line = {
+                    "input": prompt,
+                    "output": text,
+                    "gts": "1",
+                    "score": score,
+                    "step": step + 1,
+                    "uid": f"{name}_0_{k}",
+                }
                 lines.append(line)
-        lines += [{"input": "", "output": "", "gts": "", "score": 0.0, "step": step + 1, "uid": f"pad{k}_0_0"} for k in range(pads)]
+        lines += [
+            {"input": "", "output": "", "gts": "", "score": 0.0, "step": step + 1, "uid": f"pad{k}_0_0"}
+            for k in range(pads)
+        ]
         lines.sort(key=lambda line: line["uid"])
         (folder / f"{step + 1}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
@@ -77,7 +87,9 @@ def table(path: Path, scores: np.ndarray, per_step: int = 8, **more: list) -> Pa
     return path
 
 
-def records(folder: Path, scores: np.ndarray, tokens: int = 40, per_step: int = 4, updates: int = 2, burst: float = 0.5) -> Path:
+def records(
+    folder: Path, scores: np.ndarray, tokens: int = 40, per_step: int = 4, updates: int = 2, burst: float = 0.5
+) -> Path:
     """Records of rovrl: every response at every update, with token log-ratios; one response per step has a burst."""
     from rovrl.records import RecordWriter
 
@@ -85,7 +97,18 @@ def records(folder: Path, scores: np.ndarray, tokens: int = 40, per_step: int = 
     writer = RecordWriter(folder, {"made": "for a test"})
     for step in range(-(-len(scores) // per_step)):
         part = scores[step * per_step : (step + 1) * per_step]
-        names = ("update", "group", "response", "prompt", "completion", "reward", "advantage", "length", "clip_low", "clip_high")
+        names = (
+            "update",
+            "group",
+            "response",
+            "prompt",
+            "completion",
+            "reward",
+            "advantage",
+            "length",
+            "clip_low",
+            "clip_high",
+        )
         rows: dict[str, list] = {name: [] for name in (*names, "log_ratios")}
         for update in range(updates):
             for group, row in enumerate(part.tolist()):
@@ -94,7 +117,14 @@ def records(folder: Path, scores: np.ndarray, tokens: int = 40, per_step: int = 
                     ratios = generator.normal(0, 1e-3 * update, tokens)
                     if update and group == 0 and response == 0:
                         ratios[10:18] += burst
-                    values = (update, f"{step + 1}.{group}", response, f"prompt {step}.{group}", f"answer {response}", reward)
+                    values = (
+                        update,
+                        f"{step + 1}.{group}",
+                        response,
+                        f"prompt {step}.{group}",
+                        f"answer {response}",
+                        reward,
+                    )
                     values += ((reward - center) / spread, tokens, 3e-4, 4e-4)
                     for name, value in zip(names, values, strict=True):
                         rows[name].append(value)

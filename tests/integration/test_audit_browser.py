@@ -18,7 +18,9 @@ from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.credit import partition
 from rovrl.robust.location import scale_source
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium found"),
@@ -82,13 +84,20 @@ def test_hostile_prompts_and_completions_are_shown_as_text_and_do_nothing(browse
     html, document = written
     with Watched(browser, html) as watched:
         page = watched.page
-        before = page.evaluate("document.querySelectorAll('script, img, iframe, link, style, form, object, embed, meta').length")
+        before = page.evaluate(
+            "document.querySelectorAll('script, img, iframe, link, style, form, object, embed, meta').length"
+        )
         for _ in range(3):
             page.keyboard.press("j")
             page.evaluate("document.querySelectorAll('#group details').forEach((d) => { d.open = true; })")
         page.wait_for_timeout(200)
         assert page.evaluate("window.hacked") is None
-        assert page.evaluate("document.querySelectorAll('script, img, iframe, link, style, form, object, embed, meta').length") == before
+        assert (
+            page.evaluate(
+                "document.querySelectorAll('script, img, iframe, link, style, form, object, embed, meta').length"
+            )
+            == before
+        )
         assert page.evaluate("getComputedStyle(document.body).display") != "none"
         shown = page.evaluate("[...document.querySelectorAll('#group .untrusted')].map((node) => node.textContent)")
         group = page.evaluate("window.rovrlAudit.view.group.id")
@@ -174,7 +183,9 @@ def test_the_control_moves_one_reward_and_every_method_answers_as_python_does(br
     with Watched(browser, html) as watched:
         page = watched.page
         group = document["groups"][2]
-        page.evaluate("(id) => window.rovrlAudit.list.select(window.rovrlAudit.doc.groups.find((g) => g.id === id))", group["id"])
+        page.evaluate(
+            "(id) => window.rovrlAudit.list.select(window.rovrlAudit.doc.groups.find((g) => g.id === id))", group["id"]
+        )
         page.locator("#which").select_option("4")
         page.locator("#exact").fill("123.5")
         moved = list(group["rewards"])
@@ -310,7 +321,9 @@ def test_text_has_a_contrast_of_at_least_4_5_and_every_control_a_name(browser, w
         assert watched.page.evaluate(CONTRAST) == []
         assert watched.page.evaluate(UNNAMED) == []
         watched.page.locator("#theme").click()
-        assert watched.page.evaluate("document.documentElement.dataset.theme") == ("dark" if theme == "light" else "light")
+        assert watched.page.evaluate("document.documentElement.dataset.theme") == (
+            "dark" if theme == "light" else "light"
+        )
         assert watched.page.evaluate(CONTRAST) == []
 
 

@@ -19,6 +19,8 @@ GRAM = 4
 LEAST_GROUPS = 50
 """Groups from which on it can be told whether groups differ."""
 GROUPS_RANKED = 2000
+BESIDE = 20
+"""Groups next to a stretch that tell whether it was coming."""
 WINDOW = 4
 """Steps on each side of a jump."""
 
@@ -40,7 +42,8 @@ def stuck_grader(rollouts: Rollouts, table: GroupTable) -> Stretch | None:
     """The least likely stretch of consecutive groups tied at one value, if chance does not explain it.
 
     With p the share of groups tied at that value just before and just after (the larger), a stretch of L is expected about
-    N·p^L times in N groups. Late in training most groups are tied at full marks: then p is near 1, and nothing is reported.
+    N·p^L times in N groups. Late in training most groups are tied at full marks: then p is near 1, or the stretch
+    at the end was coming, and nothing is reported.
     """
     value = np.where(table.tied, table.median, np.nan)
     n = len(value)
@@ -57,6 +60,8 @@ def stuck_grader(rollouts: Rollouts, table: GroupTable) -> Stretch | None:
         around = max(50, 3 * length)
         before = value[max(0, start - around) : start]
         after = value[start + length : start + length + around]
+        if _solved(value, start, length):
+            continue
         shares = [((part == value[start]).sum() + 1) / (len(part) + 2) for part in (before, after) if len(part) >= 10]
         share = max(shares) if shares else 0.5 if length < n else 1e-3
         chance = float(n * share**length)
@@ -64,6 +69,17 @@ def stuck_grader(rollouts: Rollouts, table: GroupTable) -> Stretch | None:
             steps = rollouts.step[start : start + length]
             best = Stretch(length, int(steps[0]), int(steps[-1]), float(value[start]), chance)
     return best
+
+
+def _solved(value: Array, start: int, length: int) -> bool:
+    """A stretch at the end (or beginning) of the run that most groups next to it announce: all solved, or nothing yet."""
+    if start + length == len(value):
+        beside = value[max(0, start - BESIDE) : start]
+    elif start == 0:
+        beside = value[length : length + BESIDE]
+    else:
+        return False
+    return len(beside) > 0 and bool((beside == value[start]).mean() >= 0.5)
 
 
 def repeated_groups(table: GroupTable) -> NDArray[np.bool_]:

@@ -184,4 +184,10 @@ def _unpaired(measure: str, x: Array, y: Array) -> Difference | None:
 
 
 def _resampled(values: Array, generator: np.random.Generator) -> Array:
-    return np.array([values[generator.integers(0, len(values), len(values))].mean() for _ in range(REPLICATES)])
+    """Means of REPLICATES samples with replacement, some at a time."""
+    means, left = [], REPLICATES
+    while left:
+        some = min(left, max(1, 2_000_000 // len(values)))
+        means.append(values[generator.integers(0, len(values), (some, len(values)))].mean(1))
+        left -= some
+    return np.concatenate(means)

@@ -62,6 +62,12 @@ def graded_run(generator: Generator) -> Run:
     return Run(np.round(form + parts + 0.3 * (generator.random(shape) < ability), 10), _ratios(generator))
 
 
+def heavy_run(generator: Generator) -> Run:
+    """Heavy-tailed rewards without any fault (t with 3 degrees of freedom): what they do to a group is real all the same."""
+    shape = (STEPS, PROMPTS, GROUP)
+    return Run(generator.normal(0, 1, (STEPS, PROMPTS, 1)) + generator.standard_t(3, shape), _ratios(generator))
+
+
 def _ratios(generator: Generator) -> Array:
     """Token log-ratios after a few updates: most tokens barely move, a few carry the change."""
     small = generator.normal(0, 1e-3, (PROMPTS * GROUP, TOKENS))
@@ -69,7 +75,12 @@ def _ratios(generator: Generator) -> Array:
     return small + carry * generator.normal(0, 6e-3, small.shape)
 
 
-WORLDS: dict[str, Callable[[Generator], Run]] = {"score": score_run, "rule": rule_run, "graded": graded_run}
+WORLDS: dict[str, Callable[[Generator], Run]] = {
+    "score": score_run,
+    "rule": rule_run,
+    "graded": graded_run,
+    "heavy": heavy_run,
+}
 
 
 def _spread(run: Run) -> float:

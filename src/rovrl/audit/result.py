@@ -172,13 +172,18 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
         halved_groups=int((table.lost[untied] >= 0.5).sum()),
         sign_changes=int(table.flips.sum()),
         sign_change_share=sign_change_share(table),
-        reference_shift=float(np.mean(np.abs(table.shift[untied]))) if untied.any() else 0.0,
+        reference_shift=_mean(np.abs(table.shift[untied])),
         fallback_groups=int(table.fallback.sum()),
-        mean_reward=float(np.nanmean(rollouts.reward)) if np.isfinite(rollouts.reward).any() else 0.0,
+        mean_reward=_mean(rollouts.reward[~np.isnan(rollouts.reward)]),
         trained_with=trained_with,
         planted=int(rollouts.planted.sum()) if rollouts.planted is not None else None,
         ratios=summarise_ratios(ratios) if ratios is not None else None,
     )
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """The mean, 0 of nothing; divided first, so that huge values do not overflow."""
+    return float((values / len(values)).sum()) if len(values) else 0.0
 
 
 def summarise_ratios(ratios: RatioTable) -> RatioSummary:
@@ -203,7 +208,7 @@ def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None)
     steps, rank = np.unique(rollouts.step, return_inverse=True)
 
     def total(values: NDArray[Any]) -> NDArray[np.float64]:
-        return np.bincount(rank, weights=np.nan_to_num(values.astype(np.float64)), minlength=len(steps))
+        return np.bincount(rank, weights=np.where(np.isfinite(values), values, 0.0), minlength=len(steps))
 
     def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
         return np.divide(total(part), total(whole), out=np.full(len(steps), np.nan), where=total(whole) > 0)
@@ -213,7 +218,7 @@ def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None)
         "step": steps,
         "groups": total(ones).astype(np.int64),
         "responses": total(table.size).astype(np.int64),
-        "mean_reward": ratio(table.mean * table.finite, table.finite * np.isfinite(table.mean)),
+        "mean_reward": ratio(table.mean, np.isfinite(table.mean)),
         "tied": ratio(table.tied, ones),
         "nonfinite": ratio(table.size - table.finite, table.size),
         "dominated": ratio(table.dominating > 0, ~table.single),
