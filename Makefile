@@ -26,6 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/python -m rovrl.demo --png demo/one-bad-reward.png
+	$(BIN)/rovrl train
 
 check: $(STAMP)
 	$(BIN)/ruff check
