@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,3 +126,17 @@ def test_raising_a_value_never_lowers_the_m_center(x, data):
     y = x.clone()
     y[data.draw(st.integers(0, len(x) - 1))] += data.draw(st.floats(0, 1e6))
     assert rovrl.m_center(y).item() >= rovrl.m_center(x).item() - 1e-9
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("offset", [0.0, 0.1, 1e3, -1e6])
+@pytest.mark.parametrize("levels", [1, 9])
+def test_blocks_that_hold_the_same_values_in_another_order_tie(offset, levels):
+    """Their centers may differ in the last bit; an exact comparison would turn that into half a unit of the indicator."""
+    rng = np.random.default_rng(0)
+    values = rng.choice([0.1, 0.2, 0.3, 0.7, 1.0, 1 / 3], size=(400, 7)) + offset
+    x = torch.as_tensor(np.concatenate([rng.permuted(values, axis=-1) for _ in range(3)], -1))
+    blocks, channel = Blocks.contiguous(21, 3), RewardChannel(num_levels=levels)
+    first = rovrl.REFERENCES["global_m"](torch.as_tensor(values), Blocks.contiguous(7, 1), channel)
+    # the least jump would be nu / (2 D_K W_B) > 1e-3; the centers of -1e6 + x have ulps of 1e-10
+    torch.testing.assert_close(rovrl.rovr(x, blocks, channel), first, atol=2e-9, rtol=0)
