@@ -102,9 +102,8 @@ def main(quick: bool) -> None:
     loss = loss_seconds(5 if quick else 20, responses, tokens)
     median, low, high = ratio(loss["rovr_gspo"], loss["gspo"])
     extra = 1e9 * (statistics.median(loss["rovr_gspo"]) - statistics.median(loss["gspo"])) / (responses * tokens)
-    print(
-        f"loss alone, {responses} x {tokens} tokens: rovr_gspo/gspo {median:.1f} ({low:.1f}-{high:.1f}), {extra:.0f} ns more per token"
-    )
+    what = f"loss alone, {responses} x {tokens} tokens"
+    print(f"{what}: rovr_gspo/gspo {median:.1f} (quartiles {low:.1f}-{high:.1f}), {extra:.0f} ns more per token")
 
 
 if __name__ == "__main__":

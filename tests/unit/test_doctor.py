@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import socket
 import subprocess
 import sys
 
@@ -140,6 +141,14 @@ def test_a_worker_process_of_a_local_ray_knows_both_names(good):
     (finding,) = verl_presence.workers(good, "local")
     assert finding.level == "ok"
     assert finding.text.endswith("knows rovr and rovr_gspo")
+
+
+def test_a_cluster_that_cannot_be_reached_is_a_sentence_within_seconds(good):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # bound and not listening: refuses at once
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(RovrlError, match=f"cannot reach Ray at {address}: .* or --no-ray"):
+            list(verl_presence.workers(good, address))
 
 
 def test_the_command_ends_with_1_for_a_problem_and_0_without(capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from importlib.metadata import entry_points, version
 from typing import Any
@@ -79,6 +80,7 @@ def workers(config: Any, address: str) -> Iterator[Finding]:
     environment["env_vars"] = {**environment.get("env_vars", {}), **(wanted.get("env_vars") or {})}  # pyright: ignore
     start = {"num_cpus": 1, "include_dashboard": False} if address == "local" else {}
     try:
+        _reach(address)
         ray.init(address=address, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR, **start)
     except Exception as error:  # a cluster that cannot be reached
         raise RovrlError(
@@ -92,6 +94,13 @@ def workers(config: Any, address: str) -> Iterator[Finding]:
                 yield _worker(node["NodeManagerHostname"], look.options(scheduling_strategy=there))
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """An OSError within seconds if nobody listens at host:port; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _worker(host: str, look: Any) -> Finding:
