@@ -89,21 +89,27 @@ def ratio(ours: list[float], stock: list[float]) -> tuple[float, float, float]:
     return median, low, high
 
 
-def main(quick: bool) -> None:
-    """Prints one line per measurement."""
+def measure(quick: bool) -> dict[str, dict[str, float]]:
+    """measurement -> ratio rovr/stock with its quartiles, and both medians in seconds."""
     seconds = trainer_seconds(*((6, 16) if quick else (24, 64)))
-    for part in PARTS:
-        median, low, high = ratio(seconds["rovr"][part], seconds["stock"][part])
-        ours, stock = (statistics.median(seconds[name][part]) for name in RUNS)
-        print(
-            f"verl {part:<12} rovr/stock {median:.2f} (quartiles {low:.2f}-{high:.2f}), medians {ours:.3f} s and {stock:.3f} s"
-        )
+    pairs = {f"verl {part}": (seconds["rovr"][part], seconds["stock"][part]) for part in PARTS}
     responses, tokens = (4, 1024) if quick else (8, 8192)
     loss = loss_seconds(5 if quick else 20, responses, tokens)
-    median, low, high = ratio(loss["rovr_gspo"], loss["gspo"])
-    extra = 1e9 * (statistics.median(loss["rovr_gspo"]) - statistics.median(loss["gspo"])) / (responses * tokens)
-    what = f"loss alone, {responses} x {tokens} tokens"
-    print(f"{what}: rovr_gspo/gspo {median:.1f} (quartiles {low:.1f}-{high:.1f}), {extra:.0f} ns more per token")
+    pairs[f"loss alone, {responses} x {tokens} tokens"] = (loss["rovr_gspo"], loss["gspo"])
+    return {
+        name: dict(zip(("ratio", "low", "high"), ratio(ours, stock), strict=True))
+        | {"rovr_seconds": statistics.median(ours), "stock_seconds": statistics.median(stock)}
+        for name, (ours, stock) in pairs.items()
+    }
+
+
+def main(quick: bool) -> None:
+    """Prints one line per measurement."""
+    for name, found in measure(quick).items():
+        print(
+            "{name:<32} rovr/stock {ratio:.2f} (quartiles {low:.2f} to {high:.2f}), medians {rovr_seconds:.4f} s and "
+            "{stock_seconds:.4f} s".format(name=name, **found)
+        )
 
 
 if __name__ == "__main__":
