@@ -2,13 +2,13 @@
 
 import json
 
-import audit_dumps
 import numpy as np
 import pytest
 
+import audit_dumps
 from rovrl.audit import audit, compare, faults
 from rovrl.audit.checks import stuck_grader
-from rovrl.audit.findings import THRESHOLDS
+from rovrl.audit.codes import CODES
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 
@@ -51,9 +51,9 @@ def test_every_threshold_decides_about_its_finding(tmp_path):
     scores = audit_dumps.rewards(60, 16, spikes=0.05)
     scores[0, 0] = np.nan
     path = audit_dumps.table(tmp_path / "run.parquet", scores)
-    strict = audit(path, threshold={code: -1.0 for code in ("dominating_rewards", "tied_groups", "nonfinite_rewards")})
+    strict = audit(path, threshold=dict.fromkeys(("dominating_rewards", "tied_groups", "nonfinite_rewards"), -1.0))
     assert {"dominating_rewards", "tied_groups", "nonfinite_rewards"} <= {f.code for f in strict.findings}
-    loose = audit(path, threshold=dict.fromkeys(THRESHOLDS, 1e9) | {"groups_alike": -1e9})
+    loose = audit(path, threshold=dict.fromkeys(CODES, 1e9))
     assert loose.findings == []
     assert loose.status == 0
     with pytest.raises(RovrlError, match="no threshold nonsense; the codes are"):

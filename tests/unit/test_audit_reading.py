@@ -3,12 +3,12 @@
 import json
 import pickle
 
-import audit_dumps
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import audit_dumps
 from rovrl.audit import audit, tables
 from rovrl.errors import RovrlError
 

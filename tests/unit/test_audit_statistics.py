@@ -1,12 +1,12 @@
 """The audit's numbers are the core's, and say what the paper says about one outlier."""
 
-import audit_dumps
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import audit_dumps
 import rovrl
 from rovrl.audit import audit, dominance
 from rovrl.audit.ratios import RatioTable, weights

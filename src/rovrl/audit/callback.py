@@ -35,7 +35,7 @@ class AuditCallback(transformers.TrainerCallback):
         if not state.is_world_process_zero:
             return
         path = Path(self.path or args.output_dir)
-        options = {"group_size": getattr(args, "num_generations", None)} | self.options
+        options: dict[str, Any] = {"group_size": getattr(args, "num_generations", None)} | self.options
         try:
             self.result = audit(path, **options)
             html, _ = self.result.write(self.out or Path(args.output_dir) / "audit")

@@ -143,7 +143,7 @@ def _ranks(values: Array) -> Array:
 
 
 def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | None:
-    """(step, factor) of the largest lasting change of the rewards' spread between neighbouring steps; None if it cannot be told.
+    """(step, factor) of the largest lasting change of the rewards' spread from one step to the next; None with few steps.
 
     The spread of a step is the median over its untied groups; compared are the medians of the steps before and from there on.
     """

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from rovrl.audit.findings import THRESHOLDS
+from rovrl.audit.codes import CODES
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 
@@ -22,7 +22,7 @@ examples:
 
 exit status: 0 healthy, 1 findings above thresholds, 2 unusable input.
 thresholds:
-""" + "\n".join(f"  {code:<20} {default:<6g} {what}" for code, (default, what) in THRESHOLDS.items())
+""" + "\n".join(f"  {name:<20} {code.threshold:<6g} {code.compares}" for name, code in CODES.items())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,9 +2,9 @@
 
 GRPO divides by the standard deviation of the whole group, so a few extreme rewards shrink every difference among the others
 (prop:grpo_broadcast). A reward *dominates* if it lies in the at most quarter of its group whose removal at least halves the
-standard deviation of what remains, and if it is farther from the group's median than seven usual spreads: the median over the
-neighbouring untied groups of their range, in units of the range that normal rewards would have. That says nothing about whether the
-reward is wrong; and in 0/1 rewards, however rare the ones, nothing is flagged.
+standard deviation of what remains, and is farther from the group's median than seven usual spreads: the median over the
+neighbouring untied groups of their range, in units of the range that normal rewards would have. That says nothing about
+whether the reward is wrong; and in 0/1 rewards, however rare the ones, nothing is flagged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fault matrix: simulated runs with one planted fault each; which reason codes find it, and how often a clean run is accused.
+"""The fault matrix: simulated runs with one planted fault each; which are found, and how often a clean run is accused.
 
 python -m rovrl.audit.faults --seeds 20            # or: rovrl audit --fault-matrix; writes the table of docs/audit-faults.md
 """
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.findings import Evidence, findings, thresholds
+from rovrl.audit.codes import thresholds
+from rovrl.audit.findings import Evidence, findings
 from rovrl.audit.ratios import RatioTable, weights
 from rovrl.audit.rollouts import Rollouts
 from rovrl.audit.rows import Notes

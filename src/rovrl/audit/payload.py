@@ -200,7 +200,7 @@ def _keep_within_budget(found: dict[int, dict[str, Any]], order: list[int]) -> N
         text += len(entry["prompt"] or "") + sum(len(c or "") for c in entry["completions"])
         tokens += sum(len(row["values"]) for row in entry.get("tokens", []))
         if text > TEXT_BUDGET:
-            entry.pop("prompt"), entry.pop("completions")
+            del entry["prompt"], entry["completions"]
         if tokens > TOKEN_BUDGET:
             entry.pop("tokens", None)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from rovrl import records
+from rovrl.audit.cells import Batch
 from rovrl.audit.read_table import natural
 from rovrl.audit.rows import Chunk, Columns, Notes
-from rovrl.audit.tables import BATCH_ROWS, Batch, batches
+from rovrl.audit.tables import BATCH_ROWS, batches
 
 TOKEN_ROWS = 1024
 """Rows in memory while token log-ratios are read."""
@@ -25,6 +26,8 @@ class RecordReader:
     name: str = "records"
     by_runs: bool = False
     repeats: bool = False
+    method: str | None = None
+    """What the records say the run was trained with, once they have been read."""
 
     def files(self, path: Path) -> list[Path]:
         """The step files at `path`."""
@@ -38,7 +41,7 @@ class RecordReader:
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`; without "tokens" each response comes once, with them once per update."""
-        names = ["step", "update", "group", "response", "reward", "advantage", "contamination"]
+        names = ["step", "update", "group", "response", "reward", "advantage", "contamination", "method"]
         names += ["prompt", "completion"] if "text" in want else ["prompt"] if "prompt" in want else []
         names += ["log_ratios", "clip_low", "clip_high"] if "tokens" in want else []
         seen: set[tuple[object, object]] = set()
@@ -49,13 +52,12 @@ class RecordReader:
                     "damaged_file", f"{file} lacks {', '.join(missing)} and was left out: it is no record of rovrl"
                 )
                 return
+            if self.method is None and len(batch):
+                self.method = batch.texts("method")[0].as_py() or None
             yield self._chunk(batch, want, seen)
 
     def _chunk(self, batch: Batch, want: frozenset[str], seen: set[tuple[object, object]]) -> Chunk:
-        if "tokens" in want:
-            keep = np.ones(len(batch), dtype=bool)
-        else:
-            keep = _first_time(batch, seen)
+        keep = np.ones(len(batch), dtype=bool) if "tokens" in want else _first_time(batch, seen)
         planted = [bool(text) for text in batch.texts("contamination").to_pylist()]
         chunk = Chunk(
             row=batch.rows[keep],

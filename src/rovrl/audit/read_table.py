@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.cells import Batch
 from rovrl.audit.rows import Chunk, Columns, Notes
-from rovrl.audit.tables import READ, Batch, batches, columns_of
+from rovrl.audit.tables import READ, batches, columns_of
 from rovrl.errors import RovrlError
 
 SKIPPED_FOLDERS = ("checkpoint", "wandb", "runs", "audit", ".")
@@ -105,12 +106,12 @@ def table_files(path: Path, suffixes: tuple[str, ...] = tuple(READ)) -> list[Pat
     return sorted(found, key=natural)
 
 
-def natural(file: Path) -> tuple[object, ...]:
+def natural(file: Path) -> tuple[tuple[int, int, str], ...]:
     """A sort key that puts 2.jsonl before 10.jsonl."""
-    parts: list[object] = []
+    parts: list[tuple[int, int, str]] = []
     for letter in str(file):
         if letter.isdecimal() and letter.isascii():
-            if parts and isinstance(parts[-1], tuple):
+            if parts and parts[-1][0] == 0:
                 parts[-1] = (0, parts[-1][1] * 10 + int(letter), "")
             else:
                 parts.append((0, int(letter), ""))

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.cells import Batch
 from rovrl.audit.read_table import natural, steps
 from rovrl.audit.rows import Chunk, Columns, Notes
-from rovrl.audit.tables import Batch, batches, columns_of
+from rovrl.audit.tables import batches, columns_of
 from rovrl.errors import RovrlError
 
 FIXED = ("step", "prompt", "completion", "advantage")

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from rovrl.audit.cells import Batch
 from rovrl.audit.read_table import natural, steps
 from rovrl.audit.rows import Chunk, Columns, Notes
-from rovrl.audit.tables import Batch, batches, columns_of, pa
+from rovrl.audit.tables import batches, columns_of, pa
 
 MARKS = {"input", "output", "score"}
 

@@ -64,7 +64,7 @@ class Summary:
     fallback_groups: int
     mean_reward: float
     trained_with: str | None
-    """Which estimator the logged advantages agree with; None where none are logged."""
+    """What the records name, or which estimator the logged advantages agree with; None where none are logged."""
     planted: int | None
     """Rewards that the run itself contaminated, where the records say so."""
     ratios: RatioSummary | None
@@ -168,7 +168,7 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
         dominated_groups=int((table.dominating > 0).sum()),
         dominating_rewards=int(table.dominating.sum()),
         contrast_lost=mean_lost(table),
-        contrast_lost_credit=float(np.mean(table.lost_credit[untied])) if untied.any() else 0.0,
+        contrast_lost_credit=mean_lost(table, credit=True),
         halved_groups=int((table.lost[untied] >= 0.5).sum()),
         sign_changes=int(table.flips.sum()),
         sign_change_share=sign_change_share(table),
@@ -207,7 +207,7 @@ def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None)
     """One entry per step and name: what the overview over steps shows."""
     steps, rank = np.unique(rollouts.step, return_inverse=True)
 
-    def total(values: NDArray[Any]) -> NDArray[np.float64]:
+    def total(values: NDArray[Any]) -> NDArray[Any]:
         return np.bincount(rank, weights=np.where(np.isfinite(values), values, 0.0), minlength=len(steps))
 
     def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:

@@ -125,7 +125,7 @@ class _Gathered:
         length, step = _joined(self.length, np.int64), _joined(self.step, np.int64)
         label = pa.chunked_array(self.label, type=pa.large_string()).combine_chunks()
         label = label if isinstance(label, pa.Array) else pa.array([], type=pa.large_string())
-        rows = {name: self._column(name) for name in self.rows}
+        rows: dict[str, Any] = {name: self._column(name) for name in self.rows}
         if not self.by_runs:
             order, length, first = _merged(step, label, length)
             step, label = step[first], label.take(pa.array(first))

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from rovrl.audit.certificate import certificate
-from rovrl.audit.findings import Evidence, findings, thresholds
+from rovrl.audit.codes import thresholds
+from rovrl.audit.findings import Evidence, findings
 from rovrl.audit.ratios import has_tokens, ratio_table
 from rovrl.audit.read_records import RecordReader
 from rovrl.audit.read_table import TableReader, table_files
@@ -95,7 +96,7 @@ def judge(
     if has_tokens(reader, files):
         ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
     mixed = _mixed_prompts(reader, files)
-    trained_with = _trained_with(rollouts, table, channels)
+    trained_with = getattr(reader, "method", None) or _trained_with(rollouts, table, channels)
     return AuditResult(
         path=path,
         kind=reader.name,

@@ -1,4 +1,4 @@
-"""What the group statistics did: per group the mean, the robust reference, lost contrast and sign changes; no Python loop over groups."""
+"""What the group statistics did, per group: mean, robust reference, lost contrast, sign changes. No loop over groups."""
 
 from __future__ import annotations
 

@@ -11,7 +11,15 @@ from rovrl.audit.result import AuditResult
 
 WIDTH = 100
 WORST = 5
-NAMES = {"grpo": "GRPO", "dr_grpo": "Dr. GRPO", "rloo": "RLOO", "credit": "RoVR credit", "median_mad": "median-MAD"}
+USUALLY_CLIPPED = 0.1
+NAMES = {
+    "grpo": "GRPO",
+    "dr_grpo": "Dr. GRPO",
+    "rloo": "RLOO",
+    "credit": "RoVR credit",
+    "median_mad": "median-MAD",
+    "other": "advantages of another kind (other weights, scaling or method)",
+}
 
 
 def text(result: AuditResult) -> str:
@@ -52,31 +60,21 @@ def _head(result: AuditResult) -> str:
 def _rewards(result: AuditResult) -> str:
     s = result.summary
     untied = s.groups - s.tied_groups - s.single_groups
+    tied = f"{s.tied_groups:,} tied groups ({percent(share(s.tied_groups, s.groups))})"
+    halved = f"{s.halved_groups:,} of {untied:,} untied groups lost half of their contrast or more"
+    credit = f"{percent(s.contrast_lost_credit)} under bounded credit (mean over untied groups)"
+    changes = f"{s.sign_changes:,} responses ({percent(s.sign_change_share)}) between GRPO and robust credit"
     lines = [
-        (
-            "no signal",
-            f"{s.tied_groups:,} tied groups ({percent(share(s.tied_groups, s.groups))}), {s.single_groups:,} with fewer than two scored responses",
-        ),
+        ("no signal", f"{tied}, {s.single_groups:,} with fewer than two scored responses"),
         ("missing", f"{s.nonfinite_rewards:,} rewards are missing or not finite, in {s.nonfinite_groups:,} groups"),
-        (
-            "dominating",
-            f"{s.dominating_rewards:,} rewards dominate {s.dominated_groups:,} groups; {s.halved_groups:,} of {untied:,} untied groups lost half of their contrast or more",
-        ),
-        (
-            "contrast lost",
-            f"{percent(s.contrast_lost)} under GRPO, {percent(s.contrast_lost_credit)} under bounded credit (mean over untied groups)",
-        ),
-        (
-            "sign changes",
-            f"{s.sign_changes:,} responses ({percent(s.sign_change_share)}) between GRPO and robust credit; mean reference shift {s.reference_shift:.3g}",
-        ),
+        ("dominating", f"{s.dominating_rewards:,} rewards dominate {s.dominated_groups:,} groups; {halved}"),
+        ("contrast lost", f"{percent(s.contrast_lost)} under GRPO, {credit}"),
+        ("sign changes", f"{changes}; mean reference shift {s.reference_shift:.3g}"),
     ]
     if s.planted is not None and s.planted:
         lines.append(("planted", f"the run itself contaminated {s.planted:,} rewards"))
     if s.trained_with:
-        lines.append(
-            ("trained with", NAMES.get(s.trained_with, "advantages of another kind (other weights, scaling or method)"))
-        )
+        lines.append(("trained with", NAMES.get(s.trained_with, s.trained_with)))
     return "Rewards\n" + _table(lines)
 
 
@@ -91,7 +89,7 @@ def _worst(result: AuditResult) -> str:
         label = "".join(c if c.isprintable() else "?" for c in label)
         rewards = result.rewards(g)
         out = ", ".join(f"{rewards[i]:.4g}" for i in result.dominating(g)[:4]) or "-"
-        lost, credit = (percent(np.nan_to_num(x[g])) for x in (table.lost, table.lost_credit))
+        lost, credit = (percent(float(np.nan_to_num(x[g]))) for x in (table.lost, table.lost_credit))
         lines.append(
             f"  {result.rollouts.step[g]:>6}  {label[:24]:<24} {lost:>6} {credit:>9} {table.flips[g]:>5}  {out}"
         )
@@ -103,24 +101,19 @@ def _ratios(result: AuditResult) -> str:
     if r is None:
         return "Token log-ratios\n  none saved: clip branches cannot be audited (train with records to have them)"
     clipped, soft = r.clipped_upper + r.clipped_lower, r.soft_clipped_upper + r.soft_clipped_lower
+    sides = f"{percent(r.clipped_upper)} above, {percent(r.clipped_lower)} below"
+    typical = f"typical |log weight| {r.median_abs_log_weight:.2g}"
     lines = [
-        (
-            "clipped",
-            f"{percent(clipped)} of {r.responses:,} response-updates ({percent(r.clipped_upper)} above, {percent(r.clipped_lower)} below); with SoftRoVR {percent(soft)}",
-        ),
+        ("clipped", f"{percent(clipped)} of {r.responses:,} response-updates ({sides}); with SoftRoVR {percent(soft)}"),
         ("branches moved", f"{percent(r.moved)} would change their clip branch under SoftRoVR"),
-        (
-            "bursts",
-            f"{percent(r.bursts)} have a log weight made by a few tokens; typical |log weight| {r.median_abs_log_weight:.2g}",
-        ),
+        ("bursts", f"{percent(r.bursts)} have a log weight made by a few tokens; {typical}"),
         ("disagreement", f"SoftRoVR hides {percent(r.disagreement)} of the movement of the log weights"),
     ]
-    hint = ""
-    if clipped > 0.1:
-        hint = (
-            "\n  With GSPO's band of 3e-4 / 4e-4 a tenth to a third of the responses clipped is what others report too."
+    if clipped > USUALLY_CLIPPED:
+        lines.append(
+            ("is that normal?", "with GSPO's band of 3e-4 / 4e-4 others report a tenth to four tenths clipped")
         )
-    return "Token log-ratios\n" + _table(lines) + hint
+    return "Token log-ratios\n" + _table(lines)
 
 
 def _certificate(result: AuditResult) -> str:
@@ -138,10 +131,8 @@ def _notes(result: AuditResult) -> str:
 
 
 def _verdict(result: AuditResult) -> str:
-    lines = ["Verdict: " + result.verdict]
-    for finding in result.findings:
-        lines.append(_wrap(f"[{finding.code}] {finding.sentence}. {finding.advice[0].upper()}{finding.advice[1:]}."))
-    return "\n".join(lines)
+    said = [_wrap(f"[{f.code}] {f.sentence}. {f.advice[0].upper()}{f.advice[1:]}.") for f in result.findings]
+    return "\n".join(["Verdict: " + result.verdict, *said])
 
 
 def _table(lines: list[tuple[str, str]]) -> str:

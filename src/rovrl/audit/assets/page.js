@@ -19,7 +19,7 @@
     ["Missing rewards", whole(s.nonfinite_rewards), `in ${whole(s.nonfinite_groups)} groups; ${whole(s.single_groups)} single`],
   ];
   if (s.ratios) cards.push(["Clipped", percent(s.ratios.clipped_upper + s.ratios.clipped_lower), `SoftRoVR ${percent(s.ratios.soft_clipped_upper + s.ratios.soft_clipped_lower)}; ${percent(s.ratios.moved)} change branch`]);
-  if (s.trained_with) cards.push(["Trained with", { grpo: "GRPO", dr_grpo: "Dr. GRPO", rloo: "RLOO", credit: "credit", median_mad: "median-MAD", other: "other" }[s.trained_with], "what the logged advantages agree with"]);
+  if (s.trained_with) cards.push(["Trained with", { grpo: "GRPO", dr_grpo: "Dr. GRPO", rloo: "RLOO", credit: "credit", median_mad: "median-MAD", other: "another" }[s.trained_with] ?? s.trained_with, doc.source.kind === "records" ? "as the records say" : "what the logged advantages agree with"]);
   refill(byId("cards"), cards.map(([title, value, more]) => el("div", {}, el("dt", {}, title), el("dd", {}, value, el("small", {}, more)))));
 
   const view = new GroupView(byId("group"), doc);

@@ -1,0 +1,168 @@
+"""Columns of a batch of rows, whatever file they came from: as numbers, as texts, as lists of numbers. Nothing raises."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.errors import require
+
+pa = require("pyarrow", extra="report")
+
+
+class Batch:
+    """Some rows: their numbers in the file, and columns by name in three forms: numbers, texts, lists of numbers."""
+
+    def __init__(self, rows: NDArray[np.int64], names: list[str]) -> None:
+        self.rows = rows
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """The column as float64; what is no number is NaN."""
+        raise NotImplementedError
+
+    def texts(self, name: str) -> Any:
+        """The column as a pyarrow string array; what is no text is written as JSON."""
+        raise NotImplementedError
+
+    def labels(self, name: str) -> Any:
+        """The column as any pyarrow array that can be compared with itself: cheaper than texts."""
+        return self.texts(name)
+
+    def lists(self, name: str) -> list[NDArray[np.float64] | None]:
+        """The column as one array of numbers per row; None where there is no list of numbers."""
+        raise NotImplementedError
+
+
+class ArrowBatch(Batch):
+    """A batch of a Parquet file."""
+
+    def __init__(self, start: int, batch: Any) -> None:
+        super().__init__(np.arange(start, start + batch.num_rows), batch.schema.names)
+        self.batch = batch
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """See `Batch`."""
+        column = _plain(self.batch.column(name))
+        kind = column.type
+        if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+            return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return np.array([as_number(value) for value in _python(column)], dtype=np.float64)
+
+    def texts(self, name: str) -> Any:
+        """See `Batch`."""
+        column = _plain(self.batch.column(name))
+        if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
+            return _decodable(column)
+        return pa.array([as_text(value) for value in _python(column)], type=pa.large_string())
+
+    def labels(self, name: str) -> Any:
+        """See `Batch`."""
+        column = self.batch.column(name)
+        if pa.types.is_integer(column.type) or pa.types.is_dictionary(column.type):
+            return column
+        return self.texts(name)
+
+    def lists(self, name: str) -> list[NDArray[np.float64] | None]:
+        """See `Batch`."""
+        column = _plain(self.batch.column(name))
+        kind = column.type
+        if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_floating(kind.value_type):
+            flat = column.values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            offsets = column.offsets.to_numpy()
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            return [flat[a:z] if ok else None for a, z, ok in zip(offsets, offsets[1:], valid, strict=False)]
+        return [as_numbers(value) for value in _python(column)]
+
+
+class DictBatch(Batch):
+    """A batch of rows that are Python dicts: of JSON lines or CSV."""
+
+    def __init__(self, rows: list[int], values: list[dict[str, Any]]) -> None:
+        names = list(dict.fromkeys(name for value in values for name in value if isinstance(name, str)))
+        super().__init__(np.array(rows, dtype=np.int64), names)
+        self.values = values
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """See `Batch`."""
+        return np.array([as_number(value.get(name)) for value in self.values], dtype=np.float64)
+
+    def texts(self, name: str) -> Any:
+        """See `Batch`."""
+        return pa.array([as_text(value.get(name)) for value in self.values], type=pa.large_string())
+
+    def lists(self, name: str) -> list[NDArray[np.float64] | None]:
+        """See `Batch`."""
+        return [as_numbers(value.get(name)) for value in self.values]
+
+
+def as_number(value: object) -> float:
+    """`value` as a float; NaN for None and for what is no number (a text that reads as a number is one: CSV has no others)."""
+    if isinstance(value, bool | int | float | str):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            return math.nan
+    if isinstance(value, list) and len(value) == 1:
+        return as_number(value[0])
+    return as_number(float(value)) if _is_decimal(value) else math.nan  # pyright: ignore[reportArgumentType]
+
+
+def as_text(value: object) -> str | None:
+    """`value` as text: itself, a chat as its contents by role, anything else as JSON; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, list) and value and all(isinstance(m, dict) and "content" in m for m in value):
+        text = "\n".join(f"[{m.get('role', '?')}] {as_text(m['content']) or ''}" for m in value)
+    else:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    return text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates of JSON escapes are not text
+
+
+def as_numbers(value: object) -> NDArray[np.float64] | None:
+    """`value` as an array of numbers, or None; a text is read as a JSON list (CSV has no other)."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(value, list):
+        return None
+    return np.array([as_number(item) for item in value], dtype=np.float64)
+
+
+def _decodable(column: Any) -> Any:
+    """A string column as it is if it is UTF-8, as Parquet promises; what is not becomes U+FFFD."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        wide = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+        texts = [None if raw is None else raw.decode("utf-8", "replace") for raw in column.cast(wide).to_pylist()]
+        return pa.array(texts, type=pa.large_string())
+    return column
+
+
+def _plain(column: Any) -> Any:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _python(column: Any) -> Iterator[object]:
+    for value in column:
+        try:
+            yield value.as_py()
+        except (ValueError, OverflowError, UnicodeDecodeError):  # a text that is not UTF-8, a date out of range
+            yield None
+
+
+def _is_decimal(value: object) -> bool:
+    return type(value).__module__ == "decimal"
