@@ -11,13 +11,14 @@ from rovrl.errors import RovrlError
 from rovrl.paper.item import Check, Item
 from rovrl.paper.registry import ITEMS
 from rovrl.paper.show import progress_bar
-from rovrl.paper.store import RESULTS, experiment, load, make
+from rovrl.paper.store import RESULTS, draw, experiment, load, make
 
 EXAMPLE = """\
 examples:
   rovrl paper list                       every table and figure, and what it needs
   rovrl paper run tab:sim_rmse           makes it (CSV, Markdown, LaTeX, SVG, PNG)
   rovrl paper run all --smoke            a quick look at everything
+  rovrl paper draw all                   tables and figures anew from the rows, nothing is run
   rovrl paper check                      ours beside the published numbers
   rovrl paper check tab:reward_contamination --json
 """
@@ -25,7 +26,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `rovrl paper`."""
-    parser.add_argument("action", choices=["list", "run", "check"])
+    parser.add_argument("action", choices=["list", "run", "draw", "check"])
     parser.add_argument("label", nargs="?", help="a label of the paper, such as tab:sim_rmse; `all` with run")
     parser.add_argument("--out", type=Path, default=RESULTS, help=f"results directory (default: {RESULTS})")
     parser.add_argument("--smoke", action="store_true", help="run: a small setting, in seconds")
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0; check: 1 if a number disagrees."""
-    return {"list": show_list, "run": run_label, "check": check}[args.action](args)
+    return {"list": show_list, "run": run_label, "draw": draw_label, "check": check}[args.action](args)
 
 
 def show_list(args: argparse.Namespace) -> int:
@@ -65,19 +66,31 @@ def find(label: str) -> Item:
 
 def run_label(args: argparse.Namespace) -> int:
     """Makes one label, or all that one machine can."""
-    if args.label is None:
-        raise RovrlError(
-            "which one? rovrl paper run LABEL, or `rovrl paper run all`; `rovrl paper list` shows all labels"
-        )
-    names = [i.experiment for i in (ITEMS.values() if args.label == "all" else [find(args.label)])]
-    if names == [None]:
-        item = find(args.label)
-        raise RovrlError(f"{item.label} needs GPUs and the paper's models; with them: {item.recipe}")
-    for name in dict.fromkeys(n for n in names if n):
+    for name in wanted(args):
         with progress_bar(name) as progress:
             make(name, args.out, args.smoke, progress)
         print(f"{name}: {args.out / name}")
     return 0
+
+
+def draw_label(args: argparse.Namespace) -> int:
+    """Tables and figures anew from the rows that are there."""
+    for name in wanted(args):
+        draw(name, load(name, args.out)[0], args.out / name)
+        print(f"{name}: {args.out / name}")
+    return 0
+
+
+def wanted(args: argparse.Namespace) -> list[str]:
+    """The experiments behind the label of the command line."""
+    if args.label is None:
+        raise RovrlError(
+            f"which one? rovrl paper {args.action} LABEL, or `rovrl paper {args.action} all`; `rovrl paper list` shows all labels"
+        )
+    items = list(ITEMS.values()) if args.label == "all" else [find(args.label)]
+    if len(items) == 1 and items[0].experiment is None:
+        raise RovrlError(f"{items[0].label} needs GPUs and the paper's models; with them: {items[0].recipe}")
+    return list(dict.fromkeys(i.experiment for i in items if i.experiment))
 
 
 def check(args: argparse.Namespace) -> int:

@@ -1,7 +1,9 @@
 """fig:softrovr_cross_step: the paired differences at every recorded step of a real dual-channel run.
 
-Ours is a run of the embedded model (`rovrl train --method rovr-gspo`), so what must agree is the direction: D_q differences
-above zero for spikes and bursts in both directions at every step, and fewer flips under strong spikes.
+Ours is a run of the embedded model, so what must agree is the direction: D_q differences above zero for spikes and bursts in
+both directions at every step, and fewer flips under strong spikes. The run has the shape of the paper's: 64 prompt groups of 16
+responses a step, eight updates a step (so that one response in eight has zero scale, as there), both channels, rewards without
+planted corruption: the corruption is the stress itself.
 """
 
 from __future__ import annotations
@@ -27,18 +29,20 @@ CONDITIONS = [
 
 @dataclass(frozen=True)
 class Setting:
-    """36 recorded steps, at most 64 prompt groups of each, 5,000 replicates. `records`: None = make the run."""
+    """36 recorded steps of 64 prompt groups and eight updates, 5,000 replicates. `records`: None = make the run."""
 
     generations: int = 36
     groups: int = 64
+    updates: int = 8
+    warm_up_steps: int = 400
     replicates: int = 5_000
     seed: int = 0
     records: str | None = None
 
 
 FULL = Setting()
-SMOKE = Setting(generations=2, groups=4, replicates=50)
-RUN = "runs/paper-record-{generations}"
+SMOKE = Setting(generations=2, groups=4, updates=4, warm_up_steps=20, replicates=50)
+METHOD = "rovr-gspo"
 
 
 def run(setting: Setting, progress: Progress) -> list[Row]:
@@ -59,19 +63,32 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
 
 
 def records(setting: Setting) -> Path:
-    """The recorded run; made on first use (`rovrl train`), kept for the next."""
+    """The records of the run; it is made on first use by `command`, resumed if it was stopped, and kept for the next."""
     if setting.records is not None:
         return Path(setting.records)
     from rovrl.cli import main
+    from rovrl.train.job import finished
 
-    out = Path(RUN.format(generations=setting.generations))
-    if not (out / "finished").exists():
-        words = ["train", "--method", "rovr-gspo", "--generations", str(setting.generations), "--out", str(out)]
-        status = main([*words, "--resume"] if out.exists() else words)
-        if status:
+    out = Path(f"runs/paper-record-{setting.generations}")
+    run = out / f"{METHOD}-seed1"
+    if not finished(run):
+        words = command(setting, out)
+        print(f"recording a run first: rovrl {' '.join(words)}", flush=True)
+        if main([*words, "--resume"] if out.exists() else words) or not finished(run):
             raise RovrlError(f"the run to record failed (rovrl {' '.join(words)}); its message is above")
-        (out / "finished").touch()
-    return next(iter(sorted(out.rglob("records"))), out)
+    return run / "records"
+
+
+def command(setting: Setting, out: Path) -> list[str]:
+    """The words of the `rovrl train` command that makes the records."""
+    size = {"generations": setting.generations, "prompts": setting.groups, "updates": setting.updates}
+    once = {"evaluate-every": setting.generations, "workers": 1}
+    words = ["train", "--method", METHOD, "--clean"]
+    for name, value in (size | once).items():
+        words += [f"--{name}", str(value)]
+    if setting.warm_up_steps != FULL.warm_up_steps:
+        words += ["--warm-up-steps", str(setting.warm_up_steps)]
+    return [*words, "--out", str(out)]
 
 
 def _sample(responses: Responses, groups: int, generator: torch.Generator) -> Responses:

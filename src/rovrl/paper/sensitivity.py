@@ -13,7 +13,7 @@ from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import METHODS, partition
 from rovrl.paper import token_stress
 from rovrl.paper.item import Check, Progress, Row, Table
-from rovrl.paper.plot import axes
+from rovrl.paper.plot import axes, plain_ticks
 from rovrl.paper.reward_contamination import stream
 from rovrl.stress.ratios import Condition, calibrated, draw_positions, stress
 from rovrl.stress.rewards import Contender, measure, summarize
@@ -149,15 +149,24 @@ def figures() -> dict[str, Callable[[list[Row]], Any]]:
 def _figure(rows: list[Row]) -> Any:
     grids = [("reward", name) for name in REWARD_GRID] + [("ratio", name) for name in RATIO_GRID]
     figure, panels = axes(12, 5.6, 2, 5, sharey="row")
-    panels[0, -1].set_visible(False)
+    panels[0, -1].axis("off")
+    words = (
+        "above: reward channel\nred: contrast kept under 16 σ\nblue: correlation with GRPO,\n         clean rewards\n\n"
+        "below: ratio channel\nred: D_q of a 20 % burst removed\nblue: D_q of a 16 σ spike removed\n\ndashed: the default"
+    )
+    panels[0, -1].text(0.0, 0.5, words, va="center", fontsize=9)
     for (channel, name), axis in zip(grids, [*panels[0, :4], *panels[1]], strict=True):
         mine = [r for r in rows if (r["channel"], r["setting"]) == (channel, name)]
         x = [r["value"] for r in mine]
         axis.plot(x, [r["bought"] for r in mine], color="#D55E00", lw=2, marker="o", ms=4)
         axis.fill_between(x, [r["low"] for r in mine], [r["high"] for r in mine], color="#D55E00", alpha=0.2, lw=0)
+        second = "fidelity" if channel == "reward" else "also"
+        axis.plot(x, [r[second] for r in mine], color="#0072B2", lw=1.5, marker="s", ms=3)
         default = getattr(RewardChannel() if channel == "reward" else RatioChannel(), name)
         axis.axvline(default, color="0.7", lw=1, ls="--")
-        axis.set(xscale="log", xlabel=f"{SYMBOLS[name]}  ({name})", ylim=(0, 1))
-    panels[0, 0].set_ylabel("contrast kept at 16 σ")
-    panels[1, 0].set_ylabel("burst D_q removed")
+        axis.set(xlabel=f"{SYMBOLS[name]}  ({name})", ylim=(0, 1.02))
+        plain_ticks(axis, "x", x)
+        axis.tick_params(axis="x", labelrotation=40)
+    panels[0, 0].set_ylabel("reward channel")
+    panels[1, 0].set_ylabel("ratio channel")
     return figure

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rovrl.paper.item import Check, Progress, Row, Table, expected, within
-from rovrl.paper.plot import axes, finish
+from rovrl.paper.plot import axes
 from rovrl.paper.simulation import (
     COLOURS,
     SCENARIOS,
@@ -135,7 +135,8 @@ def figures() -> dict[str, Callable[[list[Row]], Any]]:
 
 def _bars(rows: list[Row], value: str, scenarios: tuple[str, ...], ylabel: str) -> Any:
     published = expected("simulation")["tab:sim_variance" if value == "variance" else "tab:sim_rmse"]
-    figure, axis = axes(2.2 + 1.9 * len(scenarios), 4.0)
+    cross = None
+    figure, axis = axes(2.2 + 1.9 * len(scenarios), 4.2)
     for j, name in enumerate(TITLES):
         place = [i + (j - 2.5) * 0.13 for i in range(len(scenarios))]
         mine = [next(r for r in rows if (r["scenario"], r["estimator"]) == (s, name)) for s in scenarios]
@@ -144,9 +145,9 @@ def _bars(rows: list[Row], value: str, scenarios: tuple[str, ...], ylabel: str) 
         axis.bar(
             place, middle, 0.11, yerr=error, color=COLOURS[name], error_kw={"lw": 1, "capsize": 2}, label=TITLES[name]
         )
-        axis.plot(
-            place, [published[s][j] for s in scenarios], "x", color="black", ms=5, label="published" if j == 5 else None
-        )
+        (cross,) = axis.plot(place, [published[s][j] for s in scenarios], "x", color="black", ms=5)
     axis.set(xticks=range(len(scenarios)), xticklabels=[SCENARIOS[s] for s in scenarios], ylabel=ylabel)
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=7, fontsize=9, columnspacing=1.0)
-    return finish(figure)
+    handles, labels = axis.get_legend_handles_labels()
+    columns = 7 if len(scenarios) > 2 else 4
+    figure.legend([*handles, cross], [*labels, "published"], loc="outside upper center", ncols=columns, fontsize=9)
+    return figure

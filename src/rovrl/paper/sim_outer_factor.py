@@ -117,6 +117,6 @@ def _figure(rows: list[Row]) -> Any:
     axis.plot(k, [published["median"]] * len(k), "x", ms=9, mew=1.5, color="black", zorder=4)
     for value, name in ((math.pi / 2, "π/2"), (math.pi / 3, "π/3")):
         axis.axhline(value, color="0.8", lw=1, ls="--", zorder=0)
-        axis.annotate(name, (40.5, value), va="center", color="0.4")
+        axis.annotate(name, (40.5, value + 0.008), va="bottom", color="0.4")
     axis.set(xlabel="quantile levels K", ylabel="variance × B n", xlim=(0, 43), ylim=(1.0, 1.65))
     return finish(figure, axis)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rovrl.paper.item import Check, Progress, Row, Table, expected
-from rovrl.paper.plot import axes, finish
+from rovrl.paper.plot import axes, plain_ticks
 from rovrl.paper.simulation import COLOURS, TITLES, bootstrap, coherent, dispersed, estimates, gaussian, interval
 
 GEOMETRIES = {"dispersed": dispersed, "block": coherent}
@@ -98,18 +98,26 @@ def figures() -> dict[str, Callable[[list[Row]], Any]]:
 def _curves(rows: list[Row], geometry: str, scenario: str) -> Any:
     published = expected("simulation")
     figure, axis = axes(6.4, 4.2)
-    for name, title in TITLES.items():
+    for j, (name, title) in enumerate(TITLES.items()):
         mine = sorted(
             (r for r in rows if (r["geometry"], r["estimator"]) == (geometry, name)), key=lambda r: r["shift"]
         )
         shift = [r["shift"] for r in mine]
-        axis.plot(shift, [r["rmse"] for r in mine], color=COLOURS[name], lw=2, marker="o", ms=3, label=title)
+        # where curves coincide, thin lines lie on thick ones and the markers take turns
+        look = {
+            "color": COLOURS[name],
+            "lw": 6 - 0.9 * j,
+            "marker": "osD^vP"[j],
+            "ms": 6,
+            "markevery": (j, len(TITLES)),
+        }
+        axis.plot(shift, [r["rmse"] for r in mine], label=title, mec="white", mew=0.6, **look)
         axis.fill_between(
             shift, [r["low"] for r in mine], [r["high"] for r in mine], color=COLOURS[name], alpha=0.2, lw=0
         )
     values = published["tab:sim_rmse"][scenario]
-    axis.plot(
-        [8.0] * len(values), values, "x", color="black", ms=7, mew=1.5, label="published (tab:sim_rmse)", zorder=5
-    )
-    axis.set(xlabel="shift of the 16 corrupted observations", ylabel="RMSE to the clean center", yscale="log")
-    return finish(figure, axis)
+    axis.plot([8.0] * len(values), values, "x", color="black", ms=7, mew=1.5, label="published", zorder=5)
+    axis.set(xlabel="shift of the 16 corrupted observations", ylabel="RMSE to the clean center")
+    plain_ticks(axis, "y", (0.1, 0.2, 0.5, 1, 2))
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=9)
+    return figure

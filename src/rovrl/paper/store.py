@@ -7,6 +7,8 @@ import importlib
 import json
 import platform
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -30,12 +32,13 @@ def make(name: str, out: Path, smoke: bool, progress: Progress) -> list[Row]:
     """Runs an experiment and writes everything it has into `out`/<name>; what was there stays until all is done."""
     module = experiment(name)
     setting = module.SMOKE if smoke else module.FULL
-    start = time.perf_counter()
+    with _writing(out / name):
+        (out / name).mkdir(parents=True, exist_ok=True)  # before the work: a wrong --out must not cost an hour
+    start, began = time.perf_counter(), time.process_time()
     rows = module.run(setting, progress)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - began
     folder = out / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with _writing(folder):
         write_rows(folder / "rows.csv", rows)
         meta = {
             "experiment": name,
@@ -43,28 +46,40 @@ def make(name: str, out: Path, smoke: bool, progress: Progress) -> list[Row]:
             "setting": asdict(setting),
             "smoke": smoke,
             "seconds": round(seconds, 1),
+            "cpu_seconds": round(cpu, 1),
             "versions": {"rovrl": rovrl.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
-        for label, table in module.tables(rows).items():
-            stem = label.replace(":", "-")
-            (folder / f"{stem}.md").write_text(markdown(table), "utf-8")
-            (folder / f"{stem}.tex").write_text(latex(table, label), "utf-8")
-        draw(name, rows, folder)
-    except OSError as error:
-        raise RovrlError(f"cannot write the results to {folder}: {error.strerror}; choose another --out") from None
+    draw(name, load(name, out)[0], folder)
     return rows
 
 
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """What is written here goes to `folder`; a full disk or a wrong place is a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RovrlError(f"cannot write the results to {folder}: {error.strerror}; choose another --out") from None
+
+
 def draw(name: str, rows: list[Row], folder: Path) -> None:
-    """Every figure of the experiment as SVG and PNG."""
-    for label, figure in experiment(name).figures().items():
-        drawn = figure(rows)
-        for kind in ("svg", "png"):
-            drawn.savefig(
-                folder / f"{label.replace(':', '-')}.{kind}", metadata={"Date": None} if kind == "svg" else None
-            )
-        importlib.import_module("matplotlib.pyplot").close(drawn)
+    """Every table of the experiment as Markdown and LaTeX, every figure as SVG and PNG, from its rows alone."""
+    module = experiment(name)
+    with _writing(folder):
+        for label, table in module.tables(rows).items():
+            (folder / f"{stem(label)}.md").write_text(markdown(table), "utf-8")
+            (folder / f"{stem(label)}.tex").write_text(latex(table, label), "utf-8")
+        for label, figure in module.figures().items():
+            drawn = figure(rows)
+            drawn.savefig(folder / f"{stem(label)}.svg", metadata={"Date": None})
+            drawn.savefig(folder / f"{stem(label)}.png")
+            importlib.import_module("matplotlib.pyplot").close(drawn)
+
+
+def stem(label: str) -> str:
+    """The file name of a label: tab:sim_rmse -> tab-sim_rmse."""
+    return label.replace(":", "-")
 
 
 def load(name: str, out: Path) -> tuple[list[Row], dict[str, Any]]:
