@@ -144,17 +144,20 @@ class _Worker:
         return Verdict(bool(fields["accepted"]), fields["reason"])
 
     def close(self) -> None:
-        """Ends the process group: the process and the child that does the algebra."""
+        """Ends the process and its child: by closing their input, or by force if they are in the middle of something."""
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
         for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
                 assert pipe is not None
                 pipe.close()
+        try:
+            process.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
         if importlib.util.find_spec("math_verify") is None:  # looked for, not imported: sympy stays out of this process
