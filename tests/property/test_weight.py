@@ -71,7 +71,8 @@ def test_gradients_sum_to_one_over_hundreds_of_masked_responses(gradient, dtype,
 @pytest.mark.parametrize("iterations", [1, 2, 5, 32])
 def test_gradients_sum_to_one_after_any_number_of_steps(gradient, iterations):
     """ "...and any fixed number of equivariantly initialized solver steps" (prop:main_softrovr_stability)."""
-    x, mask = scattered(token_rows(150, seed=12), dtype=torch.float64)
+    # a scale of 1 against a median width of 0.01: half of the smooth medians leave their bracket and bisect
+    x, mask = scattered(token_rows(75, seed=12) + token_rows(75, seed=12, scale=1.0))
     sums, _ = gradient_sums(x, mask, RatioChannel(gradient=gradient, iterations=iterations))
     assert (sums - mask.any(-1).double()).abs().max() < 1e-6
 
