@@ -14,8 +14,6 @@ from rovrl import cli, doctor
 from rovrl.errors import RovrlError
 from rovrl.integrations import verl_doctor, verl_presence
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # importing verl and TRL warns in several ways
-
 ACTOR = "actor_rollout_ref.actor"
 TARGET = f"{ACTOR}.policy_loss._target_=rovrl.integrations.verl.RoVRPolicyLossConfig"
 TRL = ["num_generations=16", "per_device_train_batch_size=16", "num_iterations=2"]

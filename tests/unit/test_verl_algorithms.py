@@ -1,31 +1,31 @@
 """Through verl's own functions, without Ray: what the trainer's driver and its workers call."""
 
 import math
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # importing verl warns about a GPU's absence in several ways
-
-import rovrl  # noqa: E402
-from rovrl.robust.blocks import FIXED_SEED  # noqa: E402
+import rovrl
+from rovrl.robust.blocks import FIXED_SEED
 
 
 @pytest.fixture(scope="module")
 def verl():
     """What of verl the tests use; imported here, since it takes seconds that collecting tests must not."""
-    from types import SimpleNamespace
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about engines and a GPU that are not there
+        from verl import DataProto
+        from verl.trainer.ppo import core_algos
+        from verl.trainer.ppo.ray_trainer import compute_advantage
+        from verl.utils import tensordict_utils
+        from verl.workers.config import FSDPActorConfig
+        from verl.workers.utils.losses import ppo_loss
 
-    from verl import DataProto
-    from verl.trainer.ppo import core_algos
-    from verl.trainer.ppo.ray_trainer import compute_advantage
-    from verl.utils import tensordict_utils
-    from verl.workers.config import FSDPActorConfig
-    from verl.workers.utils.losses import ppo_loss
-
-    import rovrl.integrations.verl as integration
+        import rovrl.integrations.verl as integration
 
     return SimpleNamespace(
         DataProto=DataProto,
@@ -231,7 +231,7 @@ def test_the_loss_is_the_clipped_objective_of_soft_rovr_with_its_own_gradient(ve
         z = (batch.new[i] - batch.old[i]).requires_grad_()
         value = rovrl.clipped_objective(rovrl.soft_rovr(z), batch.advantage[i][0], 0.9, 0.9)
         value.backward()
-        expected -= float(value) / 3
+        expected -= value.item() / 3
         torch.testing.assert_close(found, -z.grad / 3, rtol=1e-5, atol=1e-7)
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 

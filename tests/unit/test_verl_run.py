@@ -1,6 +1,7 @@
 """The state of a verl run: which step it is, and which scale a resumed run goes on with."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -11,9 +12,15 @@ from rovrl.config import RewardChannel
 from rovrl.integrations import verl_run
 from rovrl.integrations.verl_run import HISTORY, Run, read_history
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # importing verl warns about engines that are not installed
 CHANNEL = RewardChannel(num_blocks=3, replaced_per_block=0, scale_source="lagged")
 UIDS = ["a"] * 6 + ["b"] * 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def verl():
+    """verl's rule for the last checkpoint, imported while warnings about engines that are not installed do not count."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
 
 
 def config(directory, **trainer):
