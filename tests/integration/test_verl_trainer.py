@@ -14,7 +14,7 @@ from rovrl.integrations.verl_join import join
 from rovrl.integrations.verl_run import HISTORY, read_history
 from rovrl.records import read_notes, read_settings, read_steps
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4000)]
 
 # two names are all it takes; groups of four carry the budget of one arbitrary block, none inside the others
 ROVR = (

@@ -35,7 +35,7 @@ class Run:
     log: Path
     started: float = field(default_factory=time.monotonic)
 
-    def wait(self, timeout: float = 600) -> int:
+    def wait(self, timeout: float = 1500) -> int:
         """The exit status; the process is stopped, and the log's end raised, when it takes longer than `timeout`."""
         try:
             return self.process.wait(timeout)
@@ -44,7 +44,7 @@ class Run:
         finally:
             self.stop()
 
-    def wait_until(self, reached, timeout: float = 600) -> None:
+    def wait_until(self, reached, timeout: float = 1500) -> None:
         """Returns when `reached()` is true; a trainer that ends before is an AssertionError with the log's end."""
         deadline = time.monotonic() + timeout
         while not reached():
