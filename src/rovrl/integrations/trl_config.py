@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,8 +66,8 @@ class RoVRConfig(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        self.reward_channel = _none_if_said(self.reward_channel)
-        self.ratio_channel = _none_if_said(self.ratio_channel)
+        self.reward_channel = _from_words("reward_channel", self.reward_channel)
+        self.ratio_channel = _from_words("ratio_channel", self.ratio_channel)
         self._gspo_clip()
         self._run_without_accelerator()
         super().__post_init__()
@@ -140,6 +141,11 @@ class RoVRConfig(GRPOConfig):
             self.epsilon_high = CLIP_HIGH
         if self.epsilon is None:
             self.epsilon = CLIP_LOW if sequence else TOKEN_CLIP
+        if not 0 <= self.epsilon < 1 or (self.epsilon_high is not None and not self.epsilon_high >= 0):
+            raise ValueError(
+                f"epsilon must be in [0, 1) and epsilon_high at least 0 (GSPO: {CLIP_LOW:g} and {CLIP_HIGH:g}), "
+                f"not {self.epsilon!r} and {self.epsilon_high!r}"
+            )
 
     def _run_without_accelerator(self) -> None:
         """TRL turns bfloat16 on by default, which a machine without accelerator refuses, or runs too coarsely to see
@@ -150,8 +156,18 @@ class RoVRConfig(GRPOConfig):
             self.bf16 = False
 
 
-def _none_if_said(value: Any) -> Any:
-    return None if isinstance(value, str) and value.strip().lower() in ("none", "null", "off") else value
+def _from_words(name: str, value: Any) -> Any:
+    """A channel as a command line gives it: JSON, or none."""
+    if not isinstance(value, str):
+        return value
+    if value.strip().lower() in ("none", "null", "off"):
+        return None
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{name} must be none or JSON such as '{{\"num_blocks\": 3}}', not {value!r} ({error})"
+        ) from None
 
 
 def _mapping(name: str, config: RoVRConfig) -> dict[str, Any]:
