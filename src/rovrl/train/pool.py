@@ -9,16 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rovrl.errors import RovrlError, require
 from rovrl.train.job import Job, finished, prepare, read_lines
-
-START_PATIENCE = 15.0
-"""Seconds to wait for a run's lock: a worker whose parent was killed a moment ago may still be ending."""
 
 
 class Order(NamedTuple):
@@ -28,10 +25,18 @@ class Order(NamedTuple):
     directory: Path
 
 
-def run_all(orders: Sequence[Order], warm: dict[int, Path], workers: int, resume: bool, title: str = "") -> None:
-    """Trains every order that is not finished yet; returns when all are, or raises the first failure's sentence.
+def run_all(
+    orders: Sequence[Order],
+    warm: dict[int, Path],
+    workers: int,
+    resume: bool,
+    title: str = "",
+    after_each: Callable[[], object] = lambda: None,
+) -> None:
+    """Trains every order that is not finished yet; returns when all are, or raises the failures' sentences.
 
-    `warm` maps a warm-up seed to its model. A failure stops no other run: the rest is finished first.
+    `warm` maps a warm-up seed to its model; `after_each` is called when a run is finished. A failure stops no other run:
+    the rest is finished first.
     """
     waiting = [order for order in orders if not finished(order.directory)]
     for order in waiting:
@@ -42,6 +47,8 @@ def run_all(orders: Sequence[Order], warm: dict[int, Path], workers: int, resume
             display.tell(event)
             if "failed" in event:
                 failures.append(event["failed"])
+            elif "done" in event:
+                after_each()
     if failures:
         raise RovrlError("; ".join(dict.fromkeys(failures)))
 

@@ -21,7 +21,7 @@ HINT = (
 def smollm2(cache: Path | None = None) -> Path:
     """The directory of the model in float32 and its tokenizer, converted first where the cache has no intact copy."""
     weights = gguf_file()
-    return cached(f"smollm2-{weights.stat().st_size}", lambda place: _convert(weights, place), cache)
+    return cached(f"smollm2-2-{weights.stat().st_size}", lambda place: _convert(weights, place), cache)
 
 
 def gguf_file() -> Path:
@@ -50,4 +50,5 @@ def _convert(weights: Path, place: Path) -> None:
     model.save_pretrained(place)
     tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
     tokenizer.padding_side = "left"
+    tokenizer.pad_token = tokenizer.eos_token  # the model's own choice, which the GGUF does not tell
     tokenizer.save_pretrained(place)

@@ -31,10 +31,8 @@ def run(args: argparse.Namespace) -> int:
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
     print(f"{sum(bool(finished(o.directory)) for o in orders)} of {len(orders)} runs are finished in {out}", flush=True)
     warm = {job.warm_up.seed: starting_model(job) for job in {o.job.warm_up: o.job for o in orders}.values()}
-    try:
-        run_all(orders, warm, args.workers, resume=True, title="evidence")
-    finally:
-        collect(out, orders)
+    run_all(orders, warm, args.workers, resume=True, title="evidence", after_each=lambda: collect(out, orders))
+    collect(out, orders)
     return 0
 
 

@@ -11,13 +11,18 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from rovrl.errors import RovrlError
+
+PATIENCE = 15.0
+"""Seconds to wait for a run's lock: a worker whose parent was killed a moment ago may still be ending."""
 
 
 def main() -> None:
@@ -52,17 +57,22 @@ def _serve(order: dict[str, Any], events: TextIO) -> None:
 
 
 @contextmanager
-def only_writer(directory: Path):
+def only_writer(directory: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Holds the run's lock; a RovrlError if another process trains in the same directory."""
     import fcntl
 
     with open(directory / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RovrlError(
-                f"another process is training in {directory}; wait for it or choose another --out"
-            ) from None
+        until = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    raise RovrlError(
+                        f"another process is training in {directory}; wait for it or choose another --out"
+                    ) from None
+                time.sleep(0.1)
         yield
 
 
