@@ -4,6 +4,7 @@
 set -euo pipefail
 recipe=$(realpath "${1:?a recipe, such as recipes/math/qwen3-4b-base/rule/rovr-gspo.verl.yaml}")
 shift
+export ROVRL_VERIFIER_WORKERS=${ROVRL_VERIFIER_WORKERS:-2}  # for each of verl's reward workers
 name=$(basename "$recipe" .yaml)
 case $name in
     rovr-gspo.verl) rovrl doctor --engine verl --config-dir "$(dirname "$recipe")" --config-name "$name" "$@" ;;

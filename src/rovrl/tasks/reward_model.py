@@ -176,7 +176,8 @@ class HttpReward:
 
 
 @lru_cache(maxsize=8)
-def _server(url: str) -> HttpReward:
+def served(url: str) -> HttpReward:
+    """The client of the server at `url`, one per process."""
     return HttpReward(url)
 
 
@@ -186,7 +187,7 @@ def _configured(url: str | None) -> HttpReward:
         raise RovrlError(
             f"no reward server is set: export {URL_VARIABLE}=http://HOST:PORT/score (docs/tasks.md says how to start one)"
         )
-    return _server(url)
+    return served(url)
 
 
 def learned_reward(

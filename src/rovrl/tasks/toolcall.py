@@ -100,6 +100,8 @@ def toolcall_reward(
     **columns: Any,
 ) -> list[float]:
     """The rewards of a batch, as TRL calls it; the dataset's column `ground_truth` holds the gold turns."""
+    if len(completions) != len(ground_truth):
+        raise ValueError(f"{len(completions)} completions but {len(ground_truth)} ground truths: one for each is needed")
     return [score(completion, truth) for completion, truth in zip(completions, ground_truth, strict=True)]
 
 
