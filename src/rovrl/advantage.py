@@ -195,8 +195,22 @@ def _buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[i
             yield m, groups, rows[starts[groups].unsqueeze(-1) + torch.arange(m, device=rows.device)]
 
 
-def _pooled(values: Tensor, buckets: list[tuple[int, Tensor, Tensor]], channel: RewardChannel) -> float:
-    scales = [whole_scale(values[index], channel) for _, _, index in buckets]
+def _sizes(group: Tensor, num_groups: int, dense: int | None) -> Tensor:
+    """How many responses each group has."""
+    if dense is not None:
+        return torch.full((num_groups,), dense, device=group.device)
+    return torch.bincount(group, minlength=num_groups)
+
+
+def _in_groups(values: Tensor, m: int, index: Tensor | None) -> Tensor:
+    """[g, m]: the values at the index, or all of them in order."""
+    return values.view(-1, m) if index is None else values[index]
+
+
+def _pooled(
+    values: Tensor, buckets: Sequence[tuple[int, Tensor | slice, Tensor | None]], channel: RewardChannel
+) -> float:
+    scales = [whole_scale(_in_groups(values, m, index), channel) for m, _, index in buckets]
     scales = torch.cat(scales) if scales else values.new_zeros(0)
     return median_of(scales[scales > 0])
 
@@ -215,11 +229,12 @@ def _explain(
     if isinstance(method, str) and method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)} or a function, not {method!r}")
     finite = values.isfinite()
-    x = torch.where(finite, values, 0.0).double()
-    if dense is not None and dense >= 2 and bool(finite.all()):  # the ordinary case needs no sorting
-        every = torch.arange(num_groups, device=x.device)
-        buckets = [(dense, every, torch.arange(len(x), device=x.device).view(-1, dense))]
+    whole = dense if dense is not None and dense >= 2 and bool(finite.all()) else None
+    if whole is not None:  # the ordinary case: no sorting, and no copy
+        x = values.double()
+        buckets = [(whole, slice(None), None)]
     else:
+        x = torch.where(finite, values, 0.0).double()
         buckets = list(_buckets(finite, group, num_groups))
     partitions = {m: _blocks_for(m, dense, blocks, channel, generator, method) for m, _, _ in buckets}
     if any(needs_scale(channel, chosen) for chosen, _ in partitions.values()):
@@ -234,11 +249,15 @@ def _explain(
     tied = torch.zeros_like(fallback)
     advantages = torch.zeros_like(x)
     for m, groups, index in buckets:
-        rewards = x[index]
+        rewards = _in_groups(x, m, index)
         chosen, fell_back = partitions[m]
         result = _apply(method, rewards, chosen, settings[m])
         flat = rewards.amin(-1) == rewards.amax(-1)
-        advantages[index] = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
+        shaped = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
+        if index is None:
+            advantages = shaped.flatten()
+        else:
+            advantages[index] = shaped
         per_group["mean"][groups] = (rewards / m).sum(-1)
         per_group["reference"][groups] = result.reference
         per_group["scale"][groups] = result.scale
@@ -250,8 +269,8 @@ def _explain(
         advantages=advantages.to(values.dtype),
         finite=finite,
         group=group,
-        size=torch.bincount(group, minlength=num_groups),
-        finite_size=torch.bincount(group[finite], minlength=num_groups),
+        size=_sizes(group, num_groups, dense),
+        finite_size=_sizes(group if whole else group[finite], num_groups, whole),
         fallback=fallback,
         tied=tied,
         scale_source="+".join(sources),

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rovrl.config import ADAPTIVE, RewardChannel
 from rovrl.robust.blocks import Blocks, supports_budget
+from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.location import REFERENCES, rovr_parts, scale_source
 
 ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 0.6, 1e-6
@@ -49,6 +50,12 @@ def credit(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
     θ̂_R = RoVR(R),  ŝ_χ = {s_min² + mean_j χ_κ²(R_j - θ̂_R)}^½;  |Â_i| ≤ min{κ/s_min, √G} (eq:credit_global_bound).
     """
     reference, nu = rovr_parts(rewards, blocks, channel)
+    if takes_lanes(rewards):
+        from rovrl.robust.kernels.references import bounded_rows
+
+        numbers = _number(channel.credit_bound), _number(channel.credit_floor)
+        advantages, scale = bounded_rows(rewards, reference, *numbers)
+        return Credit(advantages, reference, scale, nu)
     shaped = credit_map(_residual(rewards, reference), _number(channel.credit_bound))
     scale = _root_mean_square(shaped, _number(channel.credit_floor) ** 2)
     return Credit(shaped / scale.unsqueeze(-1), reference, scale, nu)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -12,6 +13,7 @@ from rovrl.config import RewardChannel
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.centers import sandwich_scale
 from rovrl.robust.correction import hard_correction, soft_correction
+from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.scale import median_of, pooled_scale
 from rovrl.robust.solve import m_root, masked_median
 
@@ -67,11 +69,26 @@ def rovr_parts(
     x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """The RoVR reference eq:rovr of finite float64 rows, and the scale ν̂ it used (0 for one block, which needs none)."""
+    if len(blocks.sizes) > 1 and takes_lanes(x):
+        from rovrl.robust.kernels.references import reference_rows
+
+        return reference_rows(x, blocks, _with_number(x, blocks, channel), _parts)
+    return _parts(x, blocks, channel)
+
+
+def _parts(x: Tensor, blocks: Blocks, channel: RewardChannel) -> tuple[Tensor, Tensor]:
     centers = block_centers(x, blocks, channel)
     if len(blocks.sizes) == 1:
         return centers.squeeze(-1), torch.zeros_like(centers[..., 0])
     nu = scale(x, centers, blocks, channel)
     return _corrected(centers, nu, blocks, channel), nu
+
+
+def _with_number(x: Tensor, blocks: Blocks, channel: RewardChannel) -> RewardChannel:
+    """The channel with a number in place of "lagged", which is a property of the whole batch."""
+    if scale_source(blocks, channel) != "lagged":
+        return channel
+    return replace(channel, scale_source=max(pooled_whole_scale(x, channel), channel.scale_floor))
 
 
 def auxiliary(

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from rovrl.robust.kernels import takes_lanes
+
 MAX_STEPS = 200
 """Far above need (about 6 on ordinary data); the bracket shrinks at every step, so the loop always ends."""
 
@@ -23,6 +25,14 @@ def m_root(
     """
     if x.shape[-1] == 0:
         return x.new_zeros(x.shape[:-1])
+    if isinstance(score_width, int | float) and takes_lanes(x):
+        from rovrl.robust.kernels.references import center_rows
+
+        return center_rows(x, score_width, mask, _any_root)
+    return _any_root(x, score_width, mask)
+
+
+def _any_root(x: Tensor, score_width: float | Tensor, mask: Tensor | None) -> Tensor:
     x, mask, good = _prepare(x, mask)
     limit = torch.finfo(x.dtype).max / 8
     shrink = torch.where(x.abs().amax(-1) > limit, 0.125, 1.0).to(x.dtype)  # exact: a power of two

@@ -13,10 +13,13 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 
+import torch
 from torch import Tensor
 
 KERNELS = ("auto", "eager", "numba", "triton")
 VARIABLE = "ROVRL_KERNEL"
+LONGEST_LANE = 512
+"""Longer rows gain nothing from standing side by side."""
 
 _chosen: ContextVar[str | None] = ContextVar("rovrl_kernel", default=None)
 
@@ -42,6 +45,11 @@ def kernel_for(x: Tensor) -> str:
     if name == "triton" and device != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError(f'kernel "triton" computes on CUDA tensors (or with TRITON_INTERPRET=1), not on {device!r}')
     return name
+
+
+def takes_lanes(x: Tensor) -> bool:
+    """Whether the compiled lane kernel computes M-centers and references of these rows: short ones, on the CPU."""
+    return kernel_for(x) == "numba" and 0 < x.shape[-1] <= LONGEST_LANE and x.dtype in (torch.float32, torch.float64)
 
 
 def _known(name: str, where: str) -> str:
