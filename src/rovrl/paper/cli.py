@@ -8,10 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rovrl.errors import RovrlError
-from rovrl.paper.item import Check, Item
+from rovrl.paper.checking import result
+from rovrl.paper.item import Item
+from rovrl.paper.page import reproduce_page
 from rovrl.paper.registry import ITEMS
 from rovrl.paper.show import progress_bar
-from rovrl.paper.store import RESULTS, draw, experiment, load, make
+from rovrl.paper.store import RESULTS, draw, load, make
 
 EXAMPLE = """\
 examples:
@@ -21,6 +23,8 @@ examples:
   rovrl paper draw all                   tables and figures anew from the rows, nothing is run
   rovrl paper check                      ours beside the published numbers
   rovrl paper check tab:reward_contamination --json
+  rovrl paper check --markdown docs/reproduce.md
+  rovrl report                           all of it as one HTML file
 """
 
 
@@ -31,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help=f"results directory (default: {RESULTS})")
     parser.add_argument("--smoke", action="store_true", help="run: a small setting, in seconds")
     parser.add_argument("--json", action="store_true", help="list, check: as JSON")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="check: also write the page of all labels there")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,7 +90,8 @@ def wanted(args: argparse.Namespace) -> list[str]:
     """The experiments behind the label of the command line."""
     if args.label is None:
         raise RovrlError(
-            f"which one? rovrl paper {args.action} LABEL, or `rovrl paper {args.action} all`; `rovrl paper list` shows all labels"
+            f"which one? rovrl paper {args.action} LABEL, or `rovrl paper {args.action} all`; "
+            "`rovrl paper list` shows all labels"
         )
     items = list(ITEMS.values()) if args.label == "all" else [find(args.label)]
     if len(items) == 1 and items[0].experiment is None:
@@ -97,27 +103,18 @@ def check(args: argparse.Namespace) -> int:
     """Prints ours | published | tolerance | agrees, for one label or all."""
     items = [find(args.label)] if args.label else list(ITEMS.values())
     results = [result(item, args.out) for item in items]
+    if args.markdown:
+        every = results if len(items) == len(ITEMS) else [result(item, args.out) for item in ITEMS.values()]
+        try:
+            args.markdown.write_text(reproduce_page(every, args.out), "utf-8")
+        except OSError as error:
+            raise RovrlError(f"cannot write {args.markdown}: {error.strerror}; choose another --markdown") from None
     if args.json:
         print(json.dumps({"results": results}, indent=1))
     else:
         for r in results:
             _print(r)
     return 1 if any(r["agrees"] is False for r in results) else 0
-
-
-def result(item: Item, out: Path) -> dict:
-    """The check of one label as plain data; `agrees` is None for what needs GPUs or was not run."""
-    base = {"id": item.label, "title": item.title, "stand_in": item.stand_in}
-    if item.experiment is None:
-        return base | {"agrees": None, "status": "needs GPUs", "published": list(item.published), "cells": []}
-    try:
-        rows, meta = load(item.experiment, out)
-    except RovrlError as error:
-        return base | {"agrees": None, "status": str(error), "cells": []}
-    cells: list[Check] = experiment(item.experiment).checks(rows)[item.label]
-    agrees = all(c.agrees for c in cells)
-    status = "smoke setting" if meta["smoke"] else "full setting"
-    return base | {"agrees": agrees, "status": status, "command": meta["command"], "cells": [asdict(c) for c in cells]}
 
 
 def _print(r: dict) -> None:

@@ -145,7 +145,7 @@ def figures() -> dict[str, Callable[[list[Row]], Any]]:
 
 def _figure(rows: list[Row]) -> Any:
     figure, panels = axes(9.6, 6.0, 2, 2, sharex=True)
-    units = {"D_q": (1e3, "D_q difference (1e-3)"), "flips": (100, "flip difference (points)")}
+    units = {"D_q": (1e3, "$D_q$ difference (1e-3)"), "flips": (100, "flip difference (points)")}
     for column, kind in enumerate(("spike", "burst")):
         for line, (metric, (unit, name)) in enumerate(units.items()):
             axis = panels[line, column]
@@ -160,7 +160,7 @@ def _figure(rows: list[Row]) -> Any:
             axis.axhline(0, color="0.6", lw=1)
             if column == 0:
                 axis.set_ylabel(name)
-        panels[0, column].set_title("spike of 16 σ_ℓ" if kind == "spike" else "burst of 20 %")
+        panels[0, column].set_title(r"spike of 16 $\sigma_\ell$" if kind == "spike" else "burst of 20 %")
         panels[1, column].set_xlabel("recorded step (embedded model)")
     panels[0, 0].legend(title="direction", fontsize=9)
     return figure

@@ -36,7 +36,7 @@ class Table:
 
 
 class Experiment(Protocol):
-    """A module of this package that makes one or more labels."""
+    """A module of this package that makes one or more labels; `findings(rows)` (sentences by label) is optional."""
 
     FULL: Any
     SMOKE: Any

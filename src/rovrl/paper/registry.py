@@ -12,11 +12,11 @@ ITEMS: dict[str, Item] = {
     item.label: item
     for item in (
         Item("tab:sim_outer_factor", "The outer variance factor V_K, measured", "sim_outer_factor", 1),
-        Item("fig:sim_outer_factor", "The same as a figure", "sim_outer_factor", 1),
+        Item("fig:sim_outer_factor", "The outer variance factor V_K, drawn", "sim_outer_factor", 1),
         Item("tab:sim_variance", "Sampling variance of six references", "sim_estimators", 0.2),
-        Item("fig:sim_variance", "The same as a figure", "sim_estimators", 0.2),
+        Item("fig:sim_variance", "Sampling variance of six references, drawn", "sim_estimators", 0.2),
         Item("tab:sim_rmse", "RMSE of six references under two contaminations", "sim_estimators", 0.2),
-        Item("fig:sim_contamination_rmse", "The same as a figure", "sim_estimators", 0.2),
+        Item("fig:sim_contamination_rmse", "RMSE under two contaminations, drawn", "sim_estimators", 0.2),
         Item("fig:sim_dispersed_sweep", "RMSE against the shift, dispersed corruption", "sim_sweeps", 0.5),
         Item("fig:sim_block_sweep", "RMSE against the shift, one corrupted block", "sim_sweeps", 0.5),
         Item(
@@ -80,13 +80,20 @@ ITEMS: dict[str, Item] = {
         Item(
             "tab:math_main",
             "Mathematical reasoning, two models, two rewards",
-            recipe="recipes/math: rovrl train --config ... on 8 GPUs, then rovrl eval",
+            recipe=(
+                "for MODEL in qwen3-4b-base, olmo-3-7b-instruct, REWARD in rule, internlm2, METHOD in gspo, rovr-gspo: "
+                "recipes/run_verl.sh recipes/math/MODEL/REWARD/METHOD.verl.yaml, then rovrl eval RUN "
+                "--suite math500,gaokao2023en,minervamath,aime2025,amc23 --runs 3"
+            ),
             published=("RoVR-GSPO above GSPO in 20 of 20 settings; mean gains 2.08/3.97 and 1.27/1.96 points",),
         ),
         Item(
             "tab:govreport_rouge",
             "GovReport ROUGE-1/2/L",
-            recipe="recipes/govreport, then rovrl eval MODEL --suite govreport",
+            recipe=(
+                "recipes/run_verl.sh recipes/govreport/MODEL/longdocfactscore/METHOD.verl.yaml, "
+                "then rovrl eval RUN --suite govreport"
+            ),
             published=(
                 "Qwen3-4B-Base .309/.142/.166 -> .333/.164/.175; OLMo-3-7B-Instruct .552/.189/.221 -> .553/.195/.229",
             ),
@@ -94,13 +101,16 @@ ITEMS: dict[str, Item] = {
         Item(
             "fig:govreport_curves",
             "GovReport training curves",
-            recipe="recipes/govreport",
+            recipe="the logs of recipes/run_verl.sh recipes/govreport/MODEL/longdocfactscore/METHOD.verl.yaml",
             published=("curves only",),
         ),
         Item(
             "sec:tool_call_results",
             "Tool-call annotation reward",
-            recipe="recipes/toolcall, then rovrl eval MODEL --suite toolcall",
+            recipe=(
+                "recipes/run_verl.sh recipes/toolcall/qwen3-4b-base/rule/METHOD.verl.yaml, then rovrl eval RUN "
+                "--suite rlla_test --data rlla_4k"
+            ),
             published=("best of four validations: GSPO 1.924, RoVR-GSPO 2.009",),
         ),
     )

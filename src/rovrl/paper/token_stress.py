@@ -129,6 +129,22 @@ def direction(cell: str, row: Row, published: float) -> Check:
     return Check(cell, row["difference"], published, "direction: interval above 0", row["difference_low"] > 0)
 
 
+def findings(rows: list[Row]) -> dict[str, list[str]]:
+    """What the checks leave out: flips under the strongest burst."""
+    parts = []
+    for p in expected("token_stress")["tab:softrovr_local_stress"]:
+        if (p["perturbation"], p["metric"]) == ("burst", "flips"):
+            r = next(r for r in rows if all(r[k] == p[k] for k in ("perturbation", "severity", "sign", "metric")))
+            low, high = 100 * r["difference_low"], 100 * r["difference_high"]
+            ours = f"{100 * r['difference']:+.2f} [{low:+.2f}, {high:+.2f}]"
+            parts.append(f"{'+' if p['sign'] > 0 else '-'}: ours {ours}, published {100 * p['difference']:+.2f}")
+    sentence = (
+        "flips under the strongest burst have no clear winner, in the paper as here (GSPO - SoftRoVR in points, "
+        f"{'; '.join(parts)}): a burst of 20 % moves either weight out of a band of 3e-4."
+    )
+    return {"tab:softrovr_local_stress": [sentence]}
+
+
 def figures() -> dict[str, Callable[[list[Row]], Any]]:
     """Both directions."""
     return {
@@ -142,7 +158,7 @@ def _figure(rows: list[Row], sign: int) -> Any:
     published = expected("token_stress")["tab:softrovr_local_stress"]
     for column, kind in enumerate(("spike", "burst")):
         for line, (metric, unit, name) in enumerate(
-            (("D_q", 1e3, "log-weight displacement D_q (1e-3)"), ("flips", 100, "branch flips (%)"))
+            (("D_q", 1e3, "log-weight displacement $D_q$ (1e-3)"), ("flips", 100, "branch flips (%)"))
         ):
             axis = panels[line, column]
             for method, colour in COLOURS.items():
@@ -165,11 +181,13 @@ def _figure(rows: list[Row], sign: int) -> Any:
                         mew=1.5,
                         zorder=5,
                     )
+            ticks = SPIKES if kind == "spike" else [100 * b for b in BURSTS]
+            axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
             if column == 0:
                 axis.set_ylabel(name)
     word = "+" if sign > 0 else "-"
-    panels[1, 0].set_xlabel(f"one token moved by {word}c σ_ℓ")
-    panels[1, 1].set_xlabel(f"% of tokens moved by {word}8 σ_ℓ")
+    panels[1, 0].set_xlabel(f"one token moved by {word}c $\\sigma_\\ell$")
+    panels[1, 1].set_xlabel(f"% of tokens moved by {word}8 $\\sigma_\\ell$")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     cross = panels[0, 0].plot([], [], "x", color="black", ms=8, mew=1.5)[0]
     figure.legend([*handles, cross], [*labels, "published"], loc="outside upper center", ncols=4, fontsize=9)

@@ -134,9 +134,8 @@ def ratios(args: argparse.Namespace) -> int:
             json.dumps({"step": step, "prompts": prompts, "responses": len(responses.length), "rows": rows}, indent=1)
         )
         return 0
-    print(
-        f"step {step}: {len(responses.length)} responses of {prompts} prompts, band [-{responses.clip_low:g}, +{responses.clip_high:g}]"
-    )
+    band = f"[-{responses.clip_low:g}, +{responses.clip_high:g}]"
+    print(f"step {step}: {len(responses.length)} responses of {prompts} prompts, band {band}")
     print(f"{'':22} {'D_q (1e-3)':>36} {'branch flips (%)':>36}")
     print(
         f"{'':22} {'GSPO':>10} {'SoftRoVR':>10} {'robust units':>14} {'GSPO':>10} {'SoftRoVR':>10} {'robust units':>14}"
