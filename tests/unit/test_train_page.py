@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from rovrl.records import RecordWriter
 from rovrl.train.chart import Series, line_chart, smoothed, ticks
 from rovrl.train.compare import pairs, table
-from rovrl.train.evaluate import pack
-from rovrl.train.evidence import write_report
+from rovrl.train.evaluate import pack, unpack
+from rovrl.train.evidence import read_runs, tables, update_page, write_report
 from rovrl.train.job import Job, versions, write_json
 from rovrl.train.page import credit_for_being_right, write_page
 from rovrl.train.pool import Order
@@ -73,7 +74,7 @@ def test_the_page_says_what_is_planted_and_holds_every_part(page):
     text, _ = page
     for words in (
         "misprints 24 of the 100",
-        "Spikes",
+        "spikes:rate=0.1",
         "Accuracy",
         "Learning",
         "Contrast",
@@ -136,3 +137,20 @@ def test_the_evidence_says_what_is_missing(tmp_path):
     assert "4 of 5 planned seeds are missing" in text
     assert "Not run yet: RoVR-Adv; SoftRoVR; RoVR-GSPO, adaptive" in text
     ET.fromstring((tmp_path / "spiked.svg").read_text())
+
+
+def test_the_tables_of_the_evidence_page_are_those_of_the_runs():
+    root = Path(__file__).parents[2]
+    page, rows = root / "docs" / "evidence.md", read_runs(root / "results" / "embedded")
+    assert update_page(page, rows) == page.read_text()
+    assert (root / "results" / "embedded" / "README.md").read_text().endswith(tables(rows))
+
+
+def test_every_row_of_the_evidence_has_its_settings_seed_versions_and_verdicts():
+    for row in read_runs(Path(__file__).parents[2] / "results" / "embedded"):
+        job = Job.from_dict(row["job"])
+        assert row["versions"]["trl"]
+        assert [e["generation"] for e in row["evaluations"]] == [0, 10, 20, 30, 40]
+        last = row["evaluations"][-1]
+        assert unpack(last["right"], last["problems"]).mean() == pytest.approx(last["accuracy"])
+        assert job.generations == 40

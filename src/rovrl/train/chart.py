@@ -10,7 +10,7 @@ from typing import NamedTuple
 COLOURS = ("#b3541e", "#1f6fb2", "#3d8b57", "#7a4fa3", "#8a8a1a", "#a83266")
 DASHES = ("", "", "6 3", "2 3", "8 3 2 3", "4 4")
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 56, 150, 16, 44
+LEFT, RIGHT, TOP, BOTTOM = 56, 180, 16, 44
 
 
 class Series(NamedTuple):
@@ -51,7 +51,7 @@ def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str,
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>'
         )
         parts.append(
-            f'<text class="name" x="{WIDTH - RIGHT + 8}" y="{end:.1f}" fill="{colour}">{escape(line.name)}</text>'
+            f'<text class="name" x="{WIDTH - RIGHT + 8}" y="{end:.1f}" style="fill:{colour}">{escape(line.name)}</text>'
         )
     return "".join([*parts, "</svg>"])
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from rovrl.errors import RovrlError, require
 from rovrl.train.compare import Row, as_json, pairs, percent, points, table, title
-from rovrl.train.contamination import parse
 from rovrl.train.job import SPIKES, Job, finished, prepare, write_json
 from rovrl.train.methods import chosen
 from rovrl.train.pool import Order, run_all
@@ -112,12 +111,13 @@ def place(out: str | None, resume: bool) -> Path:
 
 def preamble(job: Job) -> list[str]:
     """What is planted, said plainly."""
-    planted = [str(parse(text)) for text in job.contamination]
     lines = [
         *job.world.facts,
         f"Reward: {job.reward}" + (" (prompt offset + 0.33 x right + noise)" if job.reward == "score" else " (0 or 1)"),
-        f"Planted corruption: {', '.join(planted) or 'none'}, in units of {KINDS[job.reward].unit:g}; "
-        "the same responses are hit for every method.",
+        f"Planted corruption: {' and '.join(job.contamination)}, in units of {KINDS[job.reward].unit:g}; "
+        "the same responses are hit for every method."
+        if job.contamination
+        else "Planted corruption: none.",
     ]
     if job.rollout:
         lines.append(f"Responses are sampled from a copy of the model with {job.rollout} weights.")

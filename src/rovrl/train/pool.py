@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +82,8 @@ class _Pool:
     def __exit__(self, *_: object) -> None:
         for process in self.processes:
             if process.stdin:
-                process.stdin.close()
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
         for process in self.processes:
             process.wait()
 
@@ -113,8 +114,9 @@ class _Pool:
         }
         pipe = self.processes[index].stdin
         assert pipe is not None
-        pipe.write(json.dumps(message) + "\n")
-        pipe.flush()
+        with suppress(BrokenPipeError):  # a worker that is gone is told by its listener
+            pipe.write(json.dumps(message) + "\n")
+            pipe.flush()
         return order
 
     def _listen(self, index: int, process: subprocess.Popen[str]) -> None:

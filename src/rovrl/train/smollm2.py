@@ -21,7 +21,7 @@ HINT = (
 def smollm2(cache: Path | None = None) -> Path:
     """The directory of the model in float32 and its tokenizer, converted first where the cache has no intact copy."""
     weights = gguf_file()
-    return cached(f"smollm2-2-{weights.stat().st_size}", lambda place: _convert(weights, place), cache)
+    return cached(f"smollm2-{weights.stat().st_size}-float32", lambda place: _convert(weights, place), cache)
 
 
 def gguf_file() -> Path:
@@ -45,10 +45,11 @@ def _convert(weights: Path, place: Path) -> None:
     config = loaded.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
+    config.bos_token_id, config.eos_token_id, config.pad_token_id = 1, 2, 2
     model = type(loaded)(config)
     model.load_state_dict(loaded.state_dict())
     model.save_pretrained(place)
     tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
-    tokenizer.padding_side = "left"
-    tokenizer.pad_token = tokenizer.eos_token  # the model's own choice, which the GGUF does not tell
+    tokenizer.bos_token, tokenizer.eos_token = "<|im_start|>", "<|im_end|>"  # the GGUF names one token for both
+    tokenizer.pad_token = tokenizer.eos_token
     tokenizer.save_pretrained(place)

@@ -21,13 +21,15 @@ from rovrl.train.pool import Order, run_all
 from rovrl.train.sweep_settings import FURTHER, MAIN
 
 SWEEPS = {"evidence": (MAIN, FURTHER)}
+RESULTS, PAGE = Path("results/embedded"), Path("docs/evidence.md")
+"""In the repository, the page that explains the results is kept in step with them."""
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains what is missing of a sweep, then collects and writes its report."""
     if args.sweep not in SWEEPS:
         raise RovrlError(f"--sweep {args.sweep!r} is not known; there is {', '.join(SWEEPS)}")
-    out = Path(args.out or "results/embedded")
+    out = Path(args.out) if args.out else RESULTS
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
     print(f"{sum(bool(finished(o.directory)) for o in orders)} of {len(orders)} runs are finished in {out}", flush=True)
     warm = {job.warm_up.seed: starting_model(job) for job in {o.job.warm_up: o.job for o in orders}.values()}
@@ -48,7 +50,7 @@ def planned(sweep: str) -> Iterator[tuple[str, Job]]:
 
 def collect(out: Path, orders: Sequence[Order]) -> list[dict[str, Any]]:
     """Writes the finished runs of a sweep as lines of OUT/runs.jsonl, and the report that they allow."""
-    from rovrl.train.evidence import write_report
+    from rovrl.train.evidence import update_page, write_report
 
     rows = []
     for order in orders:
@@ -59,4 +61,6 @@ def collect(out: Path, orders: Sequence[Order]) -> list[dict[str, Any]]:
     out.mkdir(parents=True, exist_ok=True)
     (out / "runs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_report(out, rows)
+    if out == RESULTS and PAGE.exists():
+        PAGE.write_text(update_page(PAGE, rows))
     return rows

@@ -55,6 +55,14 @@ WORLDS: Mapping[str, World] = {
         score=fewshot.score,
         max_response_tokens=fewshot.MAX_RESPONSE_TOKENS,
         problems=500,
-        sizes={"generations": 10, "prompts": 4, "group": 9, "updates": 2, "learning_rate": 5e-6, "checkpoint_every": 1},
+        sizes={
+            "generations": 7,
+            "prompts": 3,
+            "group": 9,
+            "updates": 3,
+            "learning_rate": 5e-6,
+            "evaluate_every": 7,
+            "checkpoint_every": 7,
+        },
     ),
 }
