@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -147,6 +148,24 @@ def test_a_cluster_that_cannot_be_reached_is_a_sentence_within_seconds(good):
         address = f"127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(RovrlError, match=f"cannot reach Ray at {address}: .* or --no-ray"):
             list(verl_presence.workers(good, address))
+
+
+def test_trl_counts_as_absent_for_verl_only_if_it_lacks_the_value_head(monkeypatch, tmp_path):
+    import verl  # noqa: F401
+
+    from rovrl.integrations.verl_compat import trl_lacks_value_head
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert not trl_lacks_value_head()
+    found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
+    (tmp_path / "__init__.py").write_text("from x import GRPOTrainer")
+    assert trl_lacks_value_head()
+    (tmp_path / "__init__.py").write_text("from x import AutoModelForCausalLMWithValueHead")
+    assert not trl_lacks_value_head()
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "experimental/ppo").mkdir(parents=True)
+    assert not trl_lacks_value_head()
 
 
 def test_the_command_ends_with_1_for_a_problem_and_0_without(capsys):
