@@ -24,7 +24,7 @@ def run(directory, ranks):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parent), "ACCELERATE_USE_CPU": "true"}
     command = [sys.executable, *launch, str(SCRIPT), str(directory)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-12000:]
     return [json.loads((directory / f"rank{rank}.json").read_text()) for rank in range(ranks)]
 
 
