@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,18 +83,21 @@ def _solved(value: Array, start: int, length: int) -> bool:
     return len(beside) > 0 and bool((beside == value[start]).mean() >= 0.5)
 
 
-def repeated_groups(table: GroupTable) -> NDArray[np.bool_]:
+def repeated_groups(rollouts: Rollouts, table: GroupTable) -> NDArray[np.bool_]:
     """Groups whose rewards, in their order, come again elsewhere, where chance does not explain it.
 
     Alone if its rewards have enough possible orders (all different: log2 G! bits), else in a row of four like groups.
     """
-    n = len(table.bits)
+    n = len(table.signature)
     found = np.zeros(n, dtype=bool)
-    if n < 2:
+    again = _again(table.signature)
+    if not again.any():
         return found
-    bits = np.nan_to_num(table.bits)
+    bits = np.zeros(n)
+    for group in np.flatnonzero(again & ~table.tied & ~table.single).tolist():
+        bits[group] = _order_bits(rollouts.reward[rollouts.rows_of(group)])
     need = 2 * np.log2(n) + SPARE_BITS
-    found |= _again(table.signature) & (bits >= need)
+    found |= again & (bits >= need)
     if n >= 2 * GRAM:
         windows = n - GRAM + 1
         total = sum(bits[k : k + windows] for k in range(GRAM))
@@ -104,6 +108,13 @@ def repeated_groups(table: GroupTable) -> NDArray[np.bool_]:
         for k in np.flatnonzero(_again(mixed) & (total >= need)).tolist():
             found[k : k + GRAM] = True
     return found
+
+
+def _order_bits(rewards: Array) -> float:
+    """log2(n!/Π c_v!), c_v the counts of equal rewards: in how many orders a group's rewards could have come."""
+    _, count = np.unique(rewards[~np.isnan(rewards)], return_counts=True)
+    logs = [math.lgamma(c + 1) for c in count.tolist()]
+    return (math.lgamma(count.sum() + 1) - sum(logs)) / math.log(2)
 
 
 def group_ratio(rollouts: Rollouts, table: GroupTable) -> tuple[float, float] | None:

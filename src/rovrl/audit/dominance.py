@@ -9,8 +9,8 @@ whether the reward is wrong; and in 0/1 rewards, however rare the ones, nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,12 @@ STEP_DROP = 2.0
 SPREADS = 7.0
 """A dominating reward is farther from the median than this many usual spreads."""
 MAX_REMOVED = 16
+PIECE = 4096
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Trims:
+class Trims(NamedTuple):
     """For each group and each number j of removed rewards: the least standard deviation of the n - j others.
 
     Arrays are [.., group]: one order statistic of all groups lies in one row.
@@ -47,6 +47,13 @@ def trims(rewards: Array) -> Trims:
 
     Windows are sums of what they hold, taken about the median: nothing cancels when one reward is 1e12.
     """
+    pieces = [_trims(rewards[k : k + PIECE]) for k in range(0, len(rewards), PIECE)]  # each fits into the cache
+    return (
+        pieces[0] if len(pieces) == 1 else Trims(*(np.concatenate(part, axis=-1) for part in zip(*pieces, strict=True)))
+    )
+
+
+def _trims(rewards: Array) -> Trims:
     ordered = np.ascontiguousarray(np.sort(rewards, axis=1).T)
     n, groups = ordered.shape
     most = min(n // 4, MAX_REMOVED)
@@ -62,17 +69,21 @@ def trims(rewards: Array) -> Trims:
         nearest = np.full((most + 1, groups), np.inf)
         for removed in range(most + 1):
             count = n - removed
-            best = np.full(groups, np.inf)
+            variance = np.empty((removed + 1, groups))
+            away = np.full((removed + 1, groups), np.inf)
             for small in range(removed + 1):
                 large = removed - small
                 total = first + below1[most - small] + above1[most - large]
-                variance = (second + below2[most - small] + above2[most - large] - total * total / count) / (count - 1)
-                better = variance < best  # false for NaN: squares that overflow are no least variance
-                best[better], low[removed][better] = variance[better], small
-                away = np.minimum(-about[small - 1] if small else np.inf, about[n - large] if large else np.inf)
-                if removed:
-                    nearest[removed][better] = away[better]
-            deviation[removed] = np.sqrt(np.maximum(best, 0.0))
+                variance[small] = second + below2[most - small] + above2[most - large] - total * total / count
+                if small:
+                    away[small] = -about[small - 1]
+                if large:
+                    np.minimum(away[small], about[n - large], out=away[small])
+            variance[np.isnan(variance)] = np.inf  # squares that overflow are no least variance
+            low[removed] = variance.argmin(0)
+            chosen = low[removed][None]
+            deviation[removed] = np.sqrt(np.maximum(np.take_along_axis(variance, chosen, 0)[0], 0.0) / (count - 1))
+            nearest[removed] = np.take_along_axis(away, chosen, 0)[0]
     return Trims(ordered, middle, deviation, low, nearest)
 
 

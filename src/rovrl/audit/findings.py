@@ -127,7 +127,7 @@ def _stuck(e: Evidence) -> Measured:
 
 
 def _repeated(e: Evidence) -> Measured:
-    again = checks.repeated_groups(e.table)
+    again = checks.repeated_groups(e.rollouts, e.table)
     if again.any():
         first = int(e.rollouts.step[again].min())
         what = (

@@ -131,7 +131,9 @@ class _Gathered:
             step, label = step[first], label.take(pa.array(first))
             if order is not None:
                 rows = {name: None if column is None else column[order] for name, column in rows.items()}
-        rows["reward"] = np.where(np.isfinite(rows["reward"]), rows["reward"], np.nan)
+        infinite = np.isinf(rows["reward"])
+        if infinite.any():
+            rows["reward"] = np.where(infinite, np.nan, rows["reward"])
         start = np.concatenate([[0], np.cumsum(length)])
         return Rollouts(
             reader.name, files, start=start, step=step, label=label, by_runs=self.by_runs, notes=notes, **rows

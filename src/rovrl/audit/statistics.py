@@ -67,8 +67,6 @@ class GroupTable:
     """The group's own spread (rovrl.audit.dominance); NaN if tied."""
     signature: NDArray[np.uint64]
     """Equal for groups with the same finite rewards in the same order."""
-    bits: Array
-    """log2 of the number of orders that its rewards could have: how telling an equal signature is."""
 
     @classmethod
     def empty(cls, groups: int) -> GroupTable:
@@ -97,7 +95,7 @@ def group_table(
         rewards = _rows(values, start, groups, n)
         trimmed[n] = (groups, rewards, dominance.trims(rewards))
         table.spread[groups] = dominance.own_spread(trimmed[n][2])
-        table.signature[groups], table.bits[groups] = _signature(rewards), _order_bits(trimmed[n][2].ordered)
+        table.signature[groups] = _signature(rewards)
     spread = usual_spread(table.spread)
     done = 0
     for n, (groups, rewards, trim) in trimmed.items():
@@ -140,17 +138,6 @@ def _signature(rewards: Array) -> NDArray[np.uint64]:
     odd = np.random.default_rng(0).integers(1, 2**63, rewards.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     bits = np.ascontiguousarray(rewards + 0.0).view(np.uint64)  # + 0.0: -0.0 and 0.0 are the same reward
     return ((bits ^ (bits >> np.uint64(31))) * odd).sum(1)
-
-
-def _order_bits(ordered: Array) -> Array:
-    """log2(n!/Π c_v!) of [n, group], c_v the counts of equal rewards: 0 for a tied group, log2 n! for all different."""
-    n, groups = ordered.shape
-    log = np.log2(np.arange(1, n + 1))
-    repeat, bits = np.zeros(groups, dtype=np.int64), np.full(groups, log.sum())
-    for row in range(1, n):
-        repeat = np.where(ordered[row] == ordered[row - 1], repeat + 1, 0)
-        bits -= log[repeat]
-    return bits
 
 
 def _finite(rollouts: Rollouts) -> tuple[Array, Counts]:
