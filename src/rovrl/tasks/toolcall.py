@@ -101,7 +101,9 @@ def toolcall_reward(
 ) -> list[float]:
     """The rewards of a batch, as TRL calls it; the dataset's column `ground_truth` holds the gold turns."""
     if len(completions) != len(ground_truth):
-        raise ValueError(f"{len(completions)} completions but {len(ground_truth)} ground truths: one for each is needed")
+        raise ValueError(
+            f"{len(completions)} completions but {len(ground_truth)} ground truths: one for each is needed"
+        )
     return [score(completion, truth) for completion, truth in zip(completions, ground_truth, strict=True)]
 
 

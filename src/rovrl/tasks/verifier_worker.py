@@ -29,7 +29,7 @@ def main(cpu_seconds: float, memory: int) -> None:
     os.dup2(nowhere, 2)
     logging.disable(logging.CRITICAL)
     try:
-        import math_verify  # noqa: F401  (imported once, shared by every child)
+        judge(r"\boxed{\frac{1}{2}}", "0.5")  # imports sympy and builds its parsers once, for every child
     except Exception as error:  # the reader turns this into a sentence
         reply(replies, ready=False, reason=f"{type(error).__name__}: {error}")
         return
