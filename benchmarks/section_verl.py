@@ -26,7 +26,8 @@ RUNS = {
     ),
     "stock": ("algorithm.adv_estimator=grpo", f"{ACTOR}.policy_loss.loss_mode=gspo", *SEQUENCE_LOSS),
 }
-PARTS = ("step", "update_actor", "adv")
+NAMES = {"step": "whole step", "update_actor": "update of the actor", "adv": "advantages"}
+PARTS = tuple(NAMES)
 WARM_UP = 2
 """Steps that compile, allocate and fill caches."""
 
@@ -92,10 +93,13 @@ def ratio(ours: list[float], stock: list[float]) -> tuple[float, float, float]:
 def measure(quick: bool) -> dict[str, dict[str, float]]:
     """measurement -> ratio rovr/stock with its quartiles, and both medians in seconds."""
     seconds = trainer_seconds(*((6, 16) if quick else (24, 64)))
-    pairs = {f"verl {part}": (seconds["rovr"][part], seconds["stock"][part]) for part in PARTS}
+    pairs = {f"verl, {NAMES[part]}: rovr over stock": (seconds["rovr"][part], seconds["stock"][part]) for part in PARTS}
     responses, tokens = (4, 1024) if quick else (8, 8192)
     loss = loss_seconds(5 if quick else 20, responses, tokens)
-    pairs[f"loss alone, {responses} x {tokens} tokens"] = (loss["rovr_gspo"], loss["gspo"])
+    pairs[f"verl, the loss alone on {responses} x {tokens} tokens: rovr_gspo over gspo"] = (
+        loss["rovr_gspo"],
+        loss["gspo"],
+    )
     return {
         name: dict(zip(("ratio", "low", "high"), ratio(ours, stock), strict=True))
         | {"rovr_seconds": statistics.median(ours), "stock_seconds": statistics.median(stock)}
@@ -107,7 +111,7 @@ def main(quick: bool) -> None:
     """Prints one line per measurement."""
     for name, found in measure(quick).items():
         print(
-            "{name:<32} rovr/stock {ratio:.2f} (quartiles {low:.2f} to {high:.2f}), medians {rovr_seconds:.4f} s and "
+            "{name:<66} {ratio:.2f} (quartiles {low:.2f} to {high:.2f}), medians {rovr_seconds:.4f} s and "
             "{stock_seconds:.4f} s".format(name=name, **found)
         )
 
