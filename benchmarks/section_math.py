@@ -1,7 +1,8 @@
 """The math reward's rate: 3,072 completions (192 prompts x 16, the paper's rollout) beside plain in-process math-verify.
 
 The completions are made up here: a few lines of working, then a boxed answer of MATH's kinds (fractions, roots, pairs,
-polynomials, integers), right or wrong, repeated inside a group as sampled answers are, and one hostile power tower.
+polynomials, integers), right or wrong, repeated inside a group as sampled answers are. Plain math-verify gets a fresh part of
+them each time, since it, too, remembers what it parsed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import resource
 import statistics
 import sys
 import time
-from typing import Any
 
+from measuring import Row
 from rovrl.tasks import math
 from rovrl.tasks.answers import final_answer
 from rovrl.tasks.verifier_pool import VerifierPool
@@ -39,7 +40,6 @@ def workload(prompts: int, group: int, seed: int = 0) -> tuple[list[str], list[s
             working = "".join(WORKING.format(n=n, a=draw.randint(1, 99), b=draw.randint(2, 99)) for n in range(8))
             completions.append(f"{working}Therefore the answer is $\\boxed{{{draw.choice(answers)}}}$.")
             golds.append(gold)
-    completions[-1] = r"So it is $\boxed{9^{9^{9^{9}}}}$."
     return completions, golds
 
 
@@ -52,13 +52,14 @@ def plainly(completions: list[str], golds: list[str]) -> tuple[list[float], floa
     return scores, time.perf_counter() - start
 
 
-def guarded(completions: list[str], golds: list[str], workers: int) -> tuple[list[float], float]:
-    """The reward as training calls it, with nothing remembered: scores and seconds, the start of the workers included."""
+def guarded(completions: list[str], golds: list[str], workers: int) -> float:
+    """Seconds of the reward as training calls it, with started workers and nothing remembered."""
     math._verdicts.clear()
     with VerifierPool(workers) as pool:
+        pool.verify([(r"\boxed{0.5}", "1/2")] * workers)
         start = time.perf_counter()
-        scores = math.scores(completions, golds, pool=pool)
-        return scores, time.perf_counter() - start
+        math.scores(completions, golds, pool=pool)
+        return time.perf_counter() - start
 
 
 def each(completions: list[str], golds: list[str], workers: int) -> float:
@@ -71,44 +72,40 @@ def each(completions: list[str], golds: list[str], workers: int) -> float:
         return time.perf_counter() - start
 
 
-def measure(quick: bool) -> dict[str, Any]:
-    """All numbers, each pair measured in turns so that the machine's load falls on both."""
-    completions, golds = workload(*((24, 16) if quick else (192, 16)))
-    few = slice(0, 96 if quick else 384)
-    plain, ours, one, two = [], [], [], []
-    for _ in range(1 if quick else 3):
-        expected, seconds = plainly(completions[few], golds[few])
-        plain.append(len(expected) / seconds)
-        scores, seconds = guarded(completions, golds, 2)
-        ours.append(len(scores) / seconds)
-        one.append(each(completions[few], golds[few], 1))
-        two.append(each(completions[few], golds[few], 2))
-    return {
-        "completions": len(completions),
-        "plain_per_second": statistics.median(plain),
-        "ours_per_second": statistics.median(ours),
-        "ratio": statistics.median(o / p for o, p in zip(ours, plain, strict=True)),
-        "ratio_range": [
-            min(o / p for o, p in zip(ours, plain, strict=True)),
-            max(o / p for o, p in zip(ours, plain, strict=True)),
-        ],
-        "two_workers_over_one": statistics.median(a / b for a, b in zip(one, two, strict=True)),
-        "same_verdicts": f"{sum(a == b for a, b in zip(expected, scores[few], strict=True))} of {len(expected)}",
-        "right": sum(scores) / len(scores),
-        "megabytes_of_the_largest_worker": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
-    }
-
-
-def main(quick: bool) -> None:
-    """Prints the numbers with a progress bar for the rollout."""
+def run(quick: bool) -> list[Row]:
+    """Rates and ratios, measured in turns so that the machine's load falls on each; a progress bar over the first rollout."""
     from rovrl.evaluate.show import progress
 
-    completions, golds = workload(*((24, 16) if quick else (192, 16)))
+    completions, golds = workload(24 if quick else 192, 16)
     with progress("completions scored", len(completions)) as advance, VerifierPool(2) as pool:
-        math.scores(completions, golds, pool=pool, on_done=advance)
-    for name, value in measure(quick).items():
-        print(f"{name:32} {value if not isinstance(value, float) else f'{value:.3g}'}")
+        scores = math.scores(completions, golds, pool=pool, on_done=advance)
+    size = 48 if quick else 384
+    plain, ours, one, two, agree = [], [], [], [], []
+    for turn in range(2 if quick else 5):
+        part = slice(turn * size, (turn + 1) * size)
+        expected, seconds = plainly(completions[part], golds[part])
+        agree += [a == b for a, b in zip(expected, scores[part], strict=True)]
+        plain.append(len(expected) / seconds)
+        ours.append(len(completions) / guarded(completions, golds, 2))
+        one.append(each(completions[part], golds[part], 1))
+        two.append(each(completions[part], golds[part], 2))
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return [
+        _row(f"reward, {len(completions)} completions, 2 workers, per second", ours),
+        _row("plain in-process math-verify, per second", plain),
+        _row("reward / plain math-verify, rate", [a / b for a, b in zip(ours, plain, strict=True)]),
+        _row("two workers / one, every answer by algebra, rate", [a / b for a, b in zip(one, two, strict=True)]),
+        Row("share of the same verdicts as plain math-verify", sum(agree) / len(agree), must=1.0, at_least=True),
+        Row("largest verifier process, MB", largest, must=1024),
+    ]
+
+
+def _row(name: str, values: list[float], note: str = "") -> Row:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return Row(name, middle, low, high, note=note)
 
 
 if __name__ == "__main__":
-    main(quick="--quick" in sys.argv[1:])
+    for row in run(quick="--quick" in sys.argv[1:]):
+        spread = f" [{row.low:.3g}, {row.high:.3g}]" if row.low is not None else ""
+        print(f"{row.name:60} {row.value:.4g}{spread} {row.note}")
