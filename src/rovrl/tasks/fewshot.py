@@ -1,9 +1,9 @@
 """Few-shot addition for a real language model: worked examples, then a sum to complete.
 
-    prompt    "31+6=37\\n48+5=53\\n27+9=36\\n64+8="
-    response  "72\\n"
+    prompt    "3+4=7\\n12+5=17\\n8+6=14\\n16+7="
+    response  "23\\n"
 
-A two-digit number plus a one-digit one: hard enough for a 135M model to fail often, easy enough to succeed sometimes.
+A number below 20 plus a one-digit one: a 135M model is right about every other time, and most groups hold both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection
 from functools import cache
 
-EXAMPLES = "31+6=37\n48+5=53\n27+9=36\n"
+EXAMPLES = "3+4=7\n12+5=17\n8+6=14\n"
 MAX_RESPONSE_TOKENS = 4
 _FIRST_NUMBER = re.compile(r"\s*(\d+)")
 
@@ -32,15 +32,15 @@ def score(problem: str, response: str) -> float:
 
 def problems(count: int, seed: int, avoid: Collection[str] = ()) -> list[str]:
     """`count` different problems, none of them in `avoid`."""
-    every = [prompt(a, b) for a in range(10, 100) for b in range(2, 10)]
+    every = [prompt(a, b) for a in range(1, 20) for b in range(2, 10)]
     allowed = [text for text in every if text not in set(avoid)]
     return random.Random(seed).sample(allowed, count)
 
 
 @cache
 def held_out() -> tuple[str, ...]:
-    """The 100 evaluation problems; no training set holds one of them."""
-    return tuple(problems(100, seed=999))
+    """The 50 evaluation problems; no training set holds one of them."""
+    return tuple(problems(50, seed=999))
 
 
 def training_problems(count: int, seed: int) -> list[str]:
