@@ -26,7 +26,7 @@ class Setting:
 
 
 FULL = Setting()
-SMOKE = Setting(groups=100, prompts=8, replicates=20)
+SMOKE = Setting(groups=50, prompts=2, replicates=20)
 
 THREE_BLOCKS, ONE_BLOCK = "reference displacement, robust, B = 3 (σ)", "reference displacement, robust, B = 1 (σ)"
 CLAIMS: tuple[tuple[str, str, str, float, str], ...] = (

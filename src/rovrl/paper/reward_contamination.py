@@ -49,7 +49,7 @@ class Setting:
 
 
 FULL = Setting()
-SMOKE = Setting(groups=200, replicates=20)
+SMOKE = Setting(groups=24, replicates=20)
 
 
 def stream(groups: int, group: int, generator: torch.Generator) -> Tensor:

@@ -49,7 +49,7 @@ class Setting:
 
 
 FULL = Setting()
-SMOKE = Setting(groups=60, prompts=2, replicates=20)
+SMOKE = Setting(groups=24, prompts=1, replicates=20)
 
 
 def run(setting: Setting, progress: Progress) -> list[Row]:

@@ -36,7 +36,7 @@ class Setting:
 
 
 FULL = Setting()
-SMOKE = Setting(trials=300, replicates=50)
+SMOKE = Setting(trials=200, replicates=50)
 
 
 def run(setting: Setting, progress: Progress) -> list[Row]:

@@ -122,9 +122,16 @@ def markdown(table: Table) -> str:
     return table.caption + "\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+ESCAPES = {
+    "%": r"\%", "_": r"\_", "#": r"\#", "&": r"\&", "^": r"\^{}", "±": r"$\pm$", "α": r"$\alpha$", "κ": r"$\kappa$",
+    "γ": r"$\gamma$", "η": r"$\eta$", "σ": r"$\sigma$", "×": r"$\times$",
+}  # fmt: skip
+"""What pdflatex would stumble over, and how it is written."""
+
+
 def latex(table: Table, label: str) -> str:
     """The table for a paper (booktabs)."""
-    escape = str.maketrans({"%": r"\%", "_": r"\_", "#": r"\#", "&": r"\&", "^": r"\^{}"})
+    escape = str.maketrans(ESCAPES)
     cells = [" & ".join(c.translate(escape) for c in line) + r" \\" for line in (table.header, *table.body)]
     top = [r"\begin{table}", r"\centering", rf"\caption{{{table.caption.translate(escape)}}}", rf"\label{{{label}}}"]
     begin = [rf"\begin{{tabular}}{{{'l' * len(table.header)}}}", r"\toprule", cells[0], r"\midrule"]

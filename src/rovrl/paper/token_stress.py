@@ -46,7 +46,7 @@ class Setting:
 
 
 FULL = Setting()
-SMOKE = Setting(prompts=8, replicates=100, spikes=(0.0, 16.0), bursts=(0.0, 0.20))
+SMOKE = Setting(prompts=2, replicates=100, spikes=(0.0, 16.0), bursts=(0.0, 0.20))
 
 
 def run(setting: Setting, progress: Progress) -> list[Row]:

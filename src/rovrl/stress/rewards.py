@@ -44,11 +44,13 @@ class Contender:
 def contenders(rewards: Float[Tensor, "prompt group"], channel: RewardChannel, peers: bool = True) -> list[Contender]:
     """The paper's three estimators, the same with one block, ours with adaptive credit, and the peers.
 
-    Blocks are drawn once and shared; the adaptive scale is that of the clean rewards, as an earlier step would know it.
+    Blocks are drawn once and shared; the scale of small blocks and of adaptive settings is that of the clean rewards, as an
+    earlier step would know it.
     """
     blocks, _ = partition(rewards.shape[-1], channel)
     whole = Blocks.contiguous(rewards.shape[-1], 1)
     scale = median_of((s := whole_scale(rewards, channel))[s > 0])
+    channel = resolve(channel, scale, blocks)
     adaptive = resolve(replace(channel, credit_bound="adaptive", credit_floor="adaptive"), scale)
     ours = [
         Contender("grpo", "GRPO/GSPO", _bound("grpo", blocks, channel)),
@@ -151,6 +153,7 @@ def suggestions(
     blocks, _ = partition(rewards.shape[-1], channel)
     scales = whole_scale(rewards, channel)
     scale = median_of(scales[scales > 0])
+    channel = resolve(channel, scale, blocks)
     plain = METHODS["grpo"](rewards, blocks, channel).advantages
     found = []
     for multiple in multiples if scale > 0 else ():
