@@ -8,7 +8,6 @@ them each time, since it, too, remembers what it parsed.
 from __future__ import annotations
 
 import random
-import resource
 import statistics
 import sys
 import time
@@ -89,14 +88,12 @@ def run(quick: bool) -> list[Row]:
         ours.append(len(completions) / guarded(completions, golds, 2))
         one.append(each(completions[part], golds[part], 1))
         two.append(each(completions[part], golds[part], 2))
-    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     return [
         _row(f"reward, {len(completions)} completions, 2 workers, per second", ours),
         _row("plain in-process math-verify, per second", plain),
         _row("reward / plain math-verify, rate", [a / b for a, b in zip(ours, plain, strict=True)]),
         _row("two workers / one, every answer by algebra, rate", [a / b for a, b in zip(one, two, strict=True)]),
         Row("share of the same verdicts as plain math-verify", sum(agree) / len(agree), must=1.0, at_least=True),
-        Row("largest verifier process, MB", largest, must=1024),
     ]
 
 

@@ -278,6 +278,7 @@ def test_the_command_compares_and_checks_gold(tmp_path, problems, capsys):
         (["m", "--suite", "amc23", "--data", "DATA", "--samples", "4", "--temperature", "0"], "greedy decoding"),
         (["DATA/nowhere", "--suite", "amc23", "--data", "DATA", "--out", "DATA/out"], "could not be loaded"),
         (["--check-gold", "DATA/none.jsonl"], "there is no file"),
+        (["m", "--suite", "amc23", "--data", "DATA", "--engine", "vllm", "--out", "DATA/out"], "needs vLLM"),
         (["m", "--suite", "amc23", "--data", "DATA", "--limit", "0"], "limit must be at least 1"),
         (["m", "--suite", "amc23", "--data", "DATA", "--out", "DATA/amc23.jsonl/x"], "cannot write results"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -72,7 +73,12 @@ class VllmEngine:
     """vLLM's offline engine; every request has its own seed, so batches do not decide the random numbers."""
 
     def __init__(self, model: str, *, batch: int = 0, device: str = "auto"):
-        vllm = require("vllm", extra="vllm")
+        try:
+            vllm = importlib.import_module("vllm")
+        except ImportError as error:
+            raise RovrlError(
+                f"--engine vllm needs vLLM ({error}): pip install vllm, or use --engine transformers"
+            ) from None
         self._parameters = vllm.SamplingParams
         try:
             self.model = vllm.LLM(model=model, tensor_parallel_size=max(torch.cuda.device_count(), 1))
