@@ -7,12 +7,10 @@ load on the machine does not. Memory is the peak of a fresh process that imports
 
 from __future__ import annotations
 
-import json
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from measuring import Row, compare
 from rovrl.audit import audit
 
 GROUP = 16
 PER_STEP = 125
-MOST_TIMES, MOST_BYTES = 4.0, 1e9
 PEAK = """
 import sys
 from rovrl.audit import audit
@@ -64,58 +62,33 @@ def plain(path: Path) -> int:
     return table.group_by("group").aggregate([("reward", "mean"), ("reward", "stddev")]).num_rows
 
 
-def seconds(path: Path, repeats: int) -> tuple[list[float], list[float]]:
-    """CPU seconds of the audit and of pyarrow, alternating; the first of each warms up."""
-    ours, theirs = [], []
-    for _ in range(repeats + 1):
-        for work, taken in ((audit, ours), (plain, theirs)):
-            start = time.process_time()
-            work(path)
-            taken.append(time.process_time() - start)
-    return ours[1:], theirs[1:]
-
-
 def peak(path: Path) -> float:
     """Bytes at the peak of a process that audits `path`."""
     done = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
     return 1024 * float(done.stdout.split()[-1])
 
 
-def measure(quick: bool) -> list[dict[str, Any]]:
-    """One row per file and measure: value, limit, spread, both medians."""
-    groups, repeats = (6_250, 3) if quick else (62_500, 9)
+def run(quick: bool) -> list[Row]:
+    """Two rows per file: time against pyarrow, and peak memory."""
+    groups, repeats = (6_250, 3) if quick else (62_500, 11)
     rows = []
     with tempfile.TemporaryDirectory() as place:
-        for name, texts in (("numbers only", False), ("with prompts and completions", True)):
+        for name, texts in (("numbers only", False), ("with texts", True)):
             path = write(Path(place) / f"{texts}.parquet", groups, texts)
-            ours, theirs = seconds(path, repeats)
-            ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
             title = f"audit of {groups * GROUP:,} responses, {name}"
             rows.append(
-                {
-                    "name": f"{title}: time / pyarrow",
-                    "value": statistics.median(ratios),
-                    "low": ratios[0],
-                    "high": ratios[-1],
-                    "must": MOST_TIMES,
-                    "seconds": statistics.median(ours),
-                    "beside": statistics.median(theirs),
-                }
+                compare(
+                    f"{title} / pyarrow's mean and deviation",
+                    partial(audit, path),
+                    partial(plain, path),
+                    repeats,
+                    must=4,
+                )
             )
-            rows.append({"name": f"{title}: peak bytes", "value": peak(path), "must": MOST_BYTES})
+            rows.append(Row(f"{title}: peak memory, GB", peak(path) / 1e9, must=1))
     return rows
 
 
-def main(quick: bool) -> None:
-    """Prints the rows, as text or with --json."""
-    rows = measure(quick)
-    if "--json" in sys.argv[1:]:
-        print(json.dumps(rows))
-        return
-    for row in rows:
-        times = f"  ({row['seconds']:.3f} s and {row['beside']:.3f} s of CPU)" if "beside" in row else ""
-        print(f"{row['name']:<78} {row['value']:>14,.2f}  must be at most {row['must']:,.0f}{times}")
-
-
 if __name__ == "__main__":
-    main(quick="--quick" in sys.argv[1:])
+    for row in run(quick="--quick" in sys.argv[1:]):
+        print(f"{row.name:<75} {row.value:6.2f}  must be at most {row.must:g}  {row.note}")

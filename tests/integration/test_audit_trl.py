@@ -4,8 +4,8 @@ import logging
 
 import numpy as np
 import pytest
-import tiny
 
+import tiny
 from rovrl.audit import audit
 from rovrl.audit.callback import AuditCallback
 

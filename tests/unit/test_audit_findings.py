@@ -1,6 +1,7 @@
 """Planted faults are found by their reason codes, clean runs are not accused, and the command says so by its exit status."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,3 +177,14 @@ def test_logged_advantages_are_recognised(tmp_path):
     ):
         path = audit_dumps.table(tmp_path / f"{name}.parquet", scores, advantage=advantage.ravel().tolist())
         assert audit(path).summary.trained_with == name
+
+
+def test_the_documentation_names_every_code_with_its_threshold_and_every_planted_fault():
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "audit.md").read_text()
+    for name, code in CODES.items():
+        assert f"| `{name}` | {code.threshold:g} |" in text
+    table = (docs / "audit-faults.md").read_text()
+    for fault, (_, expected) in faults.FAULTS.items():
+        assert f"| {fault} | {' or '.join(f'`{code}`' for code in sorted(expected))} |" in table
+    assert all(f" {world} |" in table for world in faults.WORLDS)

@@ -205,7 +205,7 @@ def test_a_damaged_file_among_others_is_left_out_and_named(tmp_path):
 
 def test_nothing_readable_is_a_sentence(tmp_path):
     (tmp_path / "completions_00001.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with pytest.raises(RovrlError, match="nothing readable in .* is damaged"):
+    with pytest.raises(RovrlError, match=r"nothing readable in .* is damaged"):
         audit(tmp_path)
     with pytest.raises(RovrlError, match="does not exist"):
         audit(tmp_path / "nowhere")

@@ -1,11 +1,11 @@
 // The list of groups: sorted, filtered, one page of rows at a time.
 const COLUMNS = [
-  { key: "name", title: "Step", text: (g) => groupName(g), value: (g) => g.step * 1e7 + g.id },
-  { key: "lost", title: "Lost contrast", text: (g) => percent(g.lost), value: (g) => g.lost ?? -1 },
-  { key: "lost_credit", title: "by credit", text: (g) => percent(g.lost_credit), value: (g) => g.lost_credit ?? -1, wide: true },
-  { key: "shift", title: "Shift", text: (g) => number(g.shift), value: (g) => Math.abs(g.shift ?? 0), wide: true },
-  { key: "flips", title: "Sign changes", text: (g) => whole(g.flips), value: (g) => g.flips },
-  { key: "marks", title: "Marks", text: (g) => marks(g), value: (g) => g.dominating.length * 1000 + g.size - g.finite, left: true },
+  { key: "name", title: "Step", full: "Step and group", text: (g) => groupName(g), value: (g) => g.step * 1e7 + g.id },
+  { key: "lost", title: "Lost", full: "Contrast lost under GRPO", text: (g) => percent(g.lost), value: (g) => g.lost ?? -1 },
+  { key: "lost_credit", title: "Credit", full: "Contrast lost under bounded credit", text: (g) => percent(g.lost_credit), value: (g) => g.lost_credit ?? -1, wide: true },
+  { key: "shift", title: "Shift", full: "RoVR reference minus mean", text: (g) => number(g.shift), value: (g) => Math.abs(g.shift ?? 0), wide: true },
+  { key: "flips", title: "Flips", full: "Sign changes between GRPO and credit", text: (g) => whole(g.flips), value: (g) => g.flips },
+  { key: "marks", title: "Marks", full: "Dominating and missing rewards", text: (g) => marks(g), value: (g) => g.dominating.length * 1000 + g.size - g.finite, left: true },
 ];
 const ONLY = {
   all: ["all groups", () => true],
@@ -98,7 +98,7 @@ class GroupList {
   draw() {
     const { sort, down, step, page } = this.state;
     const head = COLUMNS.map((c) => el("th", { scope: "col", class: [c.wide ? "wide" : "", c.left ? "left" : ""].join(" "), "aria-sort": c.key === sort ? (down ? "descending" : "ascending") : "none" },
-      el("button", { type: "button", "data-sort": c.key, onclick: () => this.set({ sort: c.key, down: c.key === sort ? !down : c.key !== "name" }) }, c.title)));
+      el("button", { type: "button", title: c.full, "aria-label": `${c.title}: ${c.full}`, "data-sort": c.key, onclick: () => this.set({ sort: c.key, down: c.key === sort ? !down : c.key !== "name" }) }, c.title)));
     refill(document.querySelector("#list thead tr"), head);
     const rows = this.rows.slice(page * PAGE, page * PAGE + PAGE).map((g) => this.row(g));
     refill(document.querySelector("#list tbody"), rows.length ? rows : el("tr", {}, el("td", { colspan: COLUMNS.length }, "No group fits.")));
