@@ -122,7 +122,7 @@ def _in_parts(part: Callable[[slice], None], length: np.ndarray) -> None:
     """Runs `part` over slices of the rows with about equally many tokens, one per torch thread."""
     total = int(length.sum())
     parts = min(torch.get_num_threads(), max(1, total // THREAD_TOKENS), len(length))
-    if parts == 1:
+    if parts <= 1:
         part(slice(0, len(length)))
         return
     cuts = np.searchsorted(length.cumsum(), np.arange(1, parts) * (total / parts))
