@@ -112,10 +112,10 @@ def test_the_security_policy_refuses_an_injected_script_style_and_request(browse
     html, _ = written
     with Watched(browser, html) as watched:
         watched.page.evaluate("""() => {
-            const make = (tag) => document.body.appendChild(document.createElement(tag));
-            make("script").textContent = "window.hacked = 9";
-            make("style").textContent = "body { color: rgb(1, 2, 3) }";
-            make("img").src = "https://example.com/leak.png";
+            const add = (tag, change) => document.body.append(Object.assign(document.createElement(tag), change));
+            add("script", { textContent: "window.hacked = 9" });
+            add("style", { textContent: "body { color: rgb(1, 2, 3) }" });
+            add("img", { src: "https://example.com/leak.png" });
         }""")
         watched.page.wait_for_timeout(200)
         assert watched.page.evaluate("window.hacked") is None
