@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -71,7 +72,8 @@ class Run:
         steps: dict[int, dict] = {}
         for line in (self.directory / "metrics.jsonl").read_text().splitlines():
             entry = json.loads(line)
-            steps.setdefault(entry["step"], {}).update(entry["data"])
+            numbers = {name: math.nan if value is None else value for name, value in entry["data"].items()}
+            steps.setdefault(entry["step"], {}).update(numbers)  # verl's logger writes NaN as null
         return steps
 
     def rollouts(self, step: int) -> list[dict]:
