@@ -146,6 +146,7 @@ def test_a_run_leaves_model_metrics_records_and_its_yaml(write, tmp_path, capsys
     assert "rovrl audit" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_does_not_overwrite_another_and_goes_on_with_resume(write, tmp_path):
     train(write(max_steps=2))
     with pytest.raises(RovrlError, match="already holds checkpoints; go on with --resume"):
@@ -157,12 +158,14 @@ def test_a_run_does_not_overwrite_another_and_goes_on_with_resume(write, tmp_pat
         train(write(), resume=True, out=str(tmp_path / "elsewhere"))
 
 
+@pytest.mark.slow
 def test_an_adapter_is_trained_alone(write, tmp_path):
     train(write(use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"], max_steps=2))
     assert (tmp_path / "out" / "adapter_model.safetensors").exists()
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "sentence"), [("raises", "KeyError"), ("too_few", "returned 1 rewards")])
 def test_a_reward_function_that_fails_is_told_and_finished_steps_stay(write, tmp_path, name, sentence):
     with pytest.raises(RovrlError, match=sentence):

@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds per method (default: 1)")
     what.add_argument("--first-seed", type=int, default=1, metavar="S", help="seeds are S, S+1, ... (default: 1)")
     world = parser.add_argument_group("the embedded job's world")
-    world.add_argument("--reward", choices=list(KINDS), default=default.reward, help="like a learned score, or 0/1")
+    world.add_argument(
+        "--reward", choices=list(KINDS), default=default.reward, help="like a learned score (the default), or 0/1"
+    )
     world.add_argument(
         "--contaminate", action="append", metavar="SPEC", help=f"planted corruption, repeatable (default: {SPIKES})"
     )

@@ -25,8 +25,7 @@ DEFAULT_METHODS = "gspo,rovr-gspo"
 
 def run(args: argparse.Namespace) -> int:
     """The whole command."""
-    for package in ("trl", "datasets", "pyarrow", "rich", "platformdirs"):
-        require(package, extra="train")
+    require_packages()
     out = place(args.out, args.resume)
     planned = plan(args, out)
     methods = list(dict.fromkeys(job.method for job in planned))
@@ -39,6 +38,12 @@ def run(args: argparse.Namespace) -> int:
     run_all(orders, warm, args.workers, resume=True)
     finish(out, orders, methods, args.compare)
     return 0
+
+
+def require_packages() -> None:
+    """A RovrlError that names the extra if something that training needs is not installed."""
+    for package in ("trl", "datasets", "pyarrow", "rich", "platformdirs"):
+        require(package, extra="train")
 
 
 def plan(args: argparse.Namespace, out: Path) -> list[Job]:

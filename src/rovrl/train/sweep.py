@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError
-from rovrl.train.embedded import starting_model
+from rovrl.train.embedded import require_packages, starting_model
 from rovrl.train.job import Job, finished
 from rovrl.train.pool import Order, run_all
 from rovrl.train.sweep_settings import FURTHER, MAIN
@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Trains what is missing of a sweep, then collects and writes its report."""
     if args.sweep not in SWEEPS:
         raise RovrlError(f"--sweep {args.sweep!r} is not known; there is {', '.join(SWEEPS)}")
+    require_packages()
     out = Path(args.out) if args.out else RESULTS
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
     print(f"{sum(bool(finished(o.directory)) for o in orders)} of {len(orders)} runs are finished in {out}", flush=True)
