@@ -1,6 +1,7 @@
 """`rovrl paper` and what it stores: sentences for wrong words, tables for papers, nothing lost on the way."""
 
 import json
+import shutil
 
 import pytest
 
@@ -20,11 +21,18 @@ def said(capsys, *words: str) -> str:
     return capsys.readouterr().err
 
 
-@pytest.fixture
-def smoke(tmp_path):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """The cheapest experiment in its smoke setting."""
-    make("sim_sweeps", tmp_path, True, lambda done, total: None)
-    return tmp_path
+    out = tmp_path_factory.mktemp("made")
+    make("sim_sweeps", out, True, lambda done, total: None)
+    return out
+
+
+@pytest.fixture
+def smoke(made, tmp_path):
+    """A copy of it to spoil."""
+    return shutil.copytree(made, tmp_path / "copy")
 
 
 def test_wrong_words_are_answered_with_a_sentence(tmp_path, capsys):

@@ -1,8 +1,8 @@
 """fig:softrovr_cross_step: the paired differences at every recorded step of a real dual-channel run.
 
 Ours is a run of the embedded model, so what must agree is the direction: D_q differences above zero for spikes and bursts in
-both directions at every step, and fewer flips under strong spikes. The run has both channels, 16 prompt groups of 16 responses
-a step (the paper samples 64 of 192), eight updates a step (so that one response in eight has zero scale, as there), and
+both directions at every step, and fewer flips under strong spikes. The run has both channels, 64 prompt groups of 16 responses
+a step (as many as the paper samples), eight updates a step (so that one response in eight has zero scale, as there), and
 rewards without planted corruption: the corruption is the stress itself.
 """
 
@@ -29,10 +29,10 @@ CONDITIONS = [
 
 @dataclass(frozen=True)
 class Setting:
-    """36 recorded steps of 16 prompt groups and eight updates, 5,000 replicates. `records`: None = make the run."""
+    """36 recorded steps of 64 prompt groups and eight updates, 5,000 replicates. `records`: None = make the run."""
 
     generations: int = 36
-    groups: int = 16
+    groups: int = 64
     updates: int = 8
     warm_up_steps: int = 400
     replicates: int = 5_000
@@ -82,7 +82,7 @@ def records(setting: Setting) -> Path:
 def command(setting: Setting, out: Path) -> list[str]:
     """The words of the `rovrl train` command that makes the records."""
     size = {"generations": setting.generations, "prompts": setting.groups, "updates": setting.updates}
-    once = {"evaluate-every": setting.generations, "checkpoint-every": 12, "workers": 1}
+    once = {"evaluate-every": setting.generations, "workers": 1}
     words = ["train", "--method", METHOD, "--clean"]
     for name, value in (size | once).items():
         words += [f"--{name}", str(value)]
