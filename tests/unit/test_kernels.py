@@ -156,3 +156,12 @@ def test_a_read_only_installation_without_a_cache_directory_still_computes(tmp_p
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("kernel", ["numba", "eager"])
+@pytest.mark.parametrize("gap", [1e3, 1e12, 1e300])
+def test_two_values_far_apart_meet_in_the_middle_although_the_score_is_flat_there(kernel, gap):
+    x = torch.tensor([[gap, 0.0528]], dtype=torch.float64)
+    with use_kernel(kernel):
+        center = REFERENCES["global_m"](x, Blocks.contiguous(2, 1), RewardChannel(score_width=0.3))
+    assert float(center) == pytest.approx((gap + 0.0528) / 2, rel=1e-12)

@@ -17,7 +17,8 @@ LANES = 64  # rows side by side; few enough that one slow row holds up few other
 STEPS = 16
 ARRIVED = 5e-6  # of a width: a second-order step this long ends within 4·ARRIVED³ = 5e-16 of the root
 FAR = 1e60  # r beyond this is cut: P = ±1 to the last bit, and r² must not overflow, nor w⁵ underflow
-ULP = 4 * 2.220446049250313e-16
+EPSILON = 2.220446049250313e-16
+ULP = 4 * EPSILON
 
 
 @vectorised
@@ -56,8 +57,12 @@ def _accumulate(x, keep, u, inverse, score, slope, bend):
 
 
 @vectorised
-def _move(u, low, high, width, score, slope, bend, done):
-    """One safeguarded step, of second order where it is short, of every lane that has not arrived (done = 1: has)."""
+def _move(u, low, high, width, count, score, slope, bend, done):
+    """One safeguarded step, of second order where it is short, of every lane that has not arrived (done = 1: has).
+
+    Between two far clusters the score is flat, and what rounding leaves of it points anywhere: a step that leaves the
+    bracket from a score at rounding level is not taken.
+    """
     for i in range(u.size):
         stay = done[i] > 0 or score[i] == 0
         low[i] = u[i] if score[i] > 0 and not stay else low[i]
@@ -67,6 +72,7 @@ def _move(u, low, high, width, score, slope, bend, done):
         step = curved if abs(step) < 0.5 else step
         newton = u[i] + width * step
         inside = newton >= low[i] and newton <= high[i]
+        stay = stay or (not inside and abs(score[i]) <= EPSILON * count[i])
         target = newton if inside else 0.5 * low[i] + 0.5 * high[i]
         u[i] = u[i] if stay else target
         done[i] = 1.0 if stay or (inside and abs(step) <= ARRIVED) else 0.0
@@ -107,7 +113,7 @@ def _centers(x, keep, slots, count, width, u, work):
                 _accumulate(x[j, :n], None, u, 1.0 / width, score, slope, bend)
             else:
                 _accumulate(x[j, :n], keep[j, :n], u, 1.0 / width, score, slope, bend)
-        _move(u, low, high, width, score, slope, bend, done)
+        _move(u, low, high, width, count[:n], score, slope, bend, done)
         if done.min() > 0:
             break
 
