@@ -18,7 +18,7 @@ from torch import Tensor
 from rovrl.config import RewardChannel
 from rovrl.credit import METHODS, Credit, guarded, needs_scale, partition, resolve
 from rovrl.robust.blocks import Blocks
-from rovrl.robust.location import SMALL_BLOCK, scale_source, whole_scale
+from rovrl.robust.location import SMALL_BLOCK, pooled_whole_scale, scale_source, whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
 
 Advantage = Callable[..., Tensor]
@@ -143,6 +143,10 @@ def _dense(name: str) -> Advantage:
         if blocks is not None and blocks.n != values.shape[-1]:
             raise ValueError(f"blocks must partition the group of {values.shape[-1]}, not {blocks.n} elements")
         rows = values.reshape(-1, values.shape[-1])
+        if rows.shape[-1] >= 2 and bool(rows.sum().isfinite()):  # the ordinary case: no bookkeeping of groups
+            return (
+                _of_finite_groups(rows.double(), name, channel, blocks, generator).to(values.dtype).view(values.shape)
+            )
         group = torch.arange(len(rows), device=values.device).repeat_interleave(values.shape[-1])
         whole = _explain(
             rows.flatten(),
@@ -159,6 +163,24 @@ def _dense(name: str) -> Advantage:
     advantage.__name__ = name
     advantage.__doc__ = f"Advantages of groups on the last axis: {METHODS[name].__doc__}"
     return advantage
+
+
+def _of_finite_groups(
+    rewards: Float[Tensor, "batch group"],
+    method: str,
+    channel: RewardChannel,
+    blocks: Blocks | None,
+    generator: torch.Generator | None,
+) -> Float[Tensor, "batch group"]:
+    """What `_explain` gives for groups of one size without gaps, and nothing but the advantages.
+
+    Tied groups need no care here: a reference that preserves constants leaves residuals of exactly 0.
+    """
+    size = rewards.shape[-1]
+    chosen, _ = _blocks_for(size, size, blocks, channel, generator, method)
+    if needs_scale(channel, chosen):
+        channel = resolve(channel, pooled_whole_scale(rewards, channel), chosen)
+    return METHODS[method](rewards, chosen, channel).advantages
 
 
 ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in METHODS}

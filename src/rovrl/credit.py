@@ -75,7 +75,8 @@ def center(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
 def grpo(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
     """GRPO's baseline (R_i - mean)/(sample standard deviation + 1e-6): eq:grpo_advantage in the form of the stress protocol."""
     reference = REFERENCES["mean"](rewards, blocks, channel)
-    residual = _residual(rewards, reference)
+    tied = (rewards == rewards[..., :1]).all(-1, keepdim=True)
+    residual = _residual(rewards, reference).masked_fill(tied, 0.0)  # the mean of equal numbers may be off by rounding
     group = rewards.shape[-1]
     scale = _root_mean_square(residual, 0.0) * (group / max(group - 1, 1)) ** 0.5 + GRPO_EPSILON
     return Credit(residual / scale.unsqueeze(-1), reference, scale)
