@@ -8,15 +8,22 @@ from rovrl.cli import main
 from rovrl.paper.registry import ITEMS
 from rovrl.paper.store import experiment, load, stem
 
-FAST = ("sim_sweeps", "sim_outer_factor", "mechanism")
-SLOW = ("sim_estimators", "reward_contamination", "sensitivity", "token_stress", "cross_step", "placement")
+FAST = ("sim_sweeps", "sim_outer_factor", "mechanism", "sim_estimators", "reward_contamination", "token_stress")
+SLOW = ("sensitivity",)
+TRAINED = ("cross_step", "placement")
+TRAINING = (pytest.mark.slow, pytest.mark.filterwarnings("ignore"))  # TRL and accelerate warn in several ways
+CASES = [
+    *FAST,
+    *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW),
+    *(pytest.param(name, marks=TRAINING) for name in TRAINED),
+]
 
 
 def test_every_experiment_of_the_registry_has_a_smoke_test():
-    assert {*FAST, *SLOW} == {item.experiment for item in ITEMS.values() if item.experiment}
+    assert {*FAST, *SLOW, *TRAINED} == {item.experiment for item in ITEMS.values() if item.experiment}
 
 
-@pytest.mark.parametrize("name", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("name", CASES)
 def test_a_smoke_run_leaves_rows_meta_tables_figures_and_checks(name, tmp_path, monkeypatch, capsys):
     """cross_step and placement train tiny models with the real trainer on the way."""
     monkeypatch.chdir(tmp_path)

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import METHODS, partition
+from rovrl.credit import METHODS, partition, resolve
 from rovrl.paper import token_stress
 from rovrl.paper.item import Check, Progress, Row, Table
 from rovrl.paper.plot import axes, plain_ticks
 from rovrl.paper.reward_contamination import stream
+from rovrl.robust.location import whole_scale
+from rovrl.robust.scale import median_of
 from rovrl.stress.ratios import Condition, calibrated, draw_positions, stress
 from rovrl.stress.rewards import Contender, measure, summarize
 from rovrl.weight import gspo_mean, soft_rovr
@@ -67,12 +69,14 @@ def _reward_rows(setting: Setting, generator: torch.Generator) -> Iterator[Row]:
     rewards = stream(setting.groups, 16, generator)
     sigma = float(rewards.std(correction=0))
     draws = torch.randint(setting.groups, (setting.replicates, setting.groups), generator=generator)
+    scale = median_of(whole_scale(rewards, RewardChannel()))  # of the clean rewards, as an earlier step would know it
     plain = METHODS["grpo"](rewards, partition(16, RewardChannel())[0], RewardChannel()).advantages
     for name, values in REWARD_GRID.items():
         for value in values:
             budget = {"arbitrary_blocks": 0, "replaced_per_block": 1}  # every B of the grid carries it
             channel = RewardChannel.from_dict({**budget, name: value})
             blocks, _ = partition(16, channel)
+            channel = resolve(channel, scale, blocks)
             contender = Contender(name, name, lambda x, b=blocks, c=channel: METHODS["credit"](x, b, c))
             found = measure(rewards, contender, 16 * sigma, sigma)
             kept, low, high = summarize(found["contrast_retention"], draws)
