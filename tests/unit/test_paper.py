@@ -50,6 +50,16 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys
     assert "cannot write the results" in said(capsys, "run", "sim_sweeps", "--out", str(tmp_path / "file"))
 
 
+def test_a_smoke_run_leaves_the_full_results_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "run", "sim_outer_factor", "--smoke"]) == 0
+    assert not (tmp_path / "results" / "paper").exists()
+    assert (tmp_path / "results" / "paper-smoke" / "sim_outer_factor" / "rows.csv").exists()
+    capsys.readouterr()
+    assert main(["paper", "check", "tab:sim_outer_factor", "--smoke", "--json"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["results"][0]["status"] == "smoke setting"
+
+
 def test_list_shows_every_label_and_what_it_needs(capsys):
     assert main(["paper", "list"]) == 0
     text = capsys.readouterr().out

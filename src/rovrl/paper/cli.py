@@ -15,6 +15,7 @@ from rovrl.paper.registry import ITEMS
 from rovrl.paper.show import progress_bar
 from rovrl.paper.store import RESULTS, draw, load, make
 
+SMOKE_RESULTS = RESULTS.with_name("paper-smoke")
 EXAMPLE = """\
 examples:
   rovrl paper list                       every table and figure, and what it needs
@@ -32,14 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `rovrl paper`."""
     parser.add_argument("action", choices=["list", "run", "draw", "check"])
     parser.add_argument("label", nargs="?", help="a label of the paper, such as tab:sim_rmse; `all` with run")
-    parser.add_argument("--out", type=Path, default=RESULTS, help=f"results directory (default: {RESULTS})")
-    parser.add_argument("--smoke", action="store_true", help="run: a small setting, in seconds")
+    where = f"results directory (default: {RESULTS}; with --smoke {SMOKE_RESULTS}, so that full results stay)"
+    parser.add_argument("--out", type=Path, help=where)
+    parser.add_argument(
+        "--smoke", action="store_true", help="run: a small setting, in seconds; draw, check: those results"
+    )
     parser.add_argument("--json", action="store_true", help="list, check: as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="check: also write the page of all labels there")
 
 
 def run(args: argparse.Namespace) -> int:
     """0; check: 1 if a number disagrees."""
+    args.out = args.out or (SMOKE_RESULTS if args.smoke else RESULTS)
     return {"list": show_list, "run": run_label, "draw": draw_label, "check": check}[args.action](args)
 
 
