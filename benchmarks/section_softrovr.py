@@ -99,16 +99,25 @@ def _unequal(quick: bool) -> list[Row]:
     x, mask = ragged(rows, high, lengths, generator)
     packed, bounds = x[mask], torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)])
     tokens = int(lengths.sum())
-    dense = backward(soft_rovr, packed[: tokens // high * high].view(-1, high) if tokens >= high else packed[None])
-    share = (tokens // high * high if tokens >= high else tokens) / tokens  # the dense batch may lack a rest
+    even = backward(soft_rovr, packed[: tokens // rows * rows].view(rows, -1))  # as many responses, all of one length
     together = backward(lambda v: soft_rovr_packed(v, bounds), packed)
     padded, mean = _both(x, mask)
-    name = f"lengths {low}..{high} log-uniform, packed / dense with as many valid tokens"
-    return [
-        compare(name, together, dense, repeats, must=1.5, goal=1.1, factor=share),
-        compare("the same padded (the gradient's padding must be written too)", padded, dense, repeats, factor=share),
+    share = tokens // rows * rows / tokens  # the even batch may lack a rest
+    name = f"{rows} responses of {low}..{high} tokens (log-uniform), packed / as many of equal length"
+    table = [
+        compare(name, together, even, repeats, must=1.5, goal=1.1, factor=share),
+        compare("the same padded (the gradient's padding must be written too)", padded, even, repeats, factor=share),
         compare("the same padded / masked mean of it", padded, mean, repeats),
     ]
+    if tokens >= high:
+        few = backward(soft_rovr, packed[: tokens // high * high].view(-1, high))
+        share = tokens // high * high / tokens
+        table.append(
+            compare(
+                f"the same packed / as many tokens in {tokens // high} responses", together, few, repeats, factor=share
+            )
+        )
+    return table
 
 
 def _peers(x: torch.Tensor, mask: torch.Tensor, repeats: int) -> list[Row]:

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from rovrl.advantage import as_rewards
 from rovrl.config import RatioChannel
+from rovrl.robust.centers import as_working
 from rovrl.robust.solve import masked_median
-from rovrl.weight import _checked, gspo_mean
+from rovrl.weight import gspo_mean
 
 MAD_CONSISTENCY = 1.4826
 SCALE_EPSILON = 1e-6
@@ -76,8 +77,7 @@ def gmpo(
 
     GMPO itself clamps only in the direction in which the advantage would push; without an advantage both sides are.
     """
-    log_ratios, mask = _checked(log_ratios, mask)
-    return gspo_mean(log_ratios.clamp(-GMPO_RANGE, GMPO_RANGE), mask)
+    return gspo_mean(as_working(log_ratios).clamp(-GMPO_RANGE, GMPO_RANGE), mask)
 
 
 def _mean(rewards: Tensor, keep: Tensor) -> Tensor:

@@ -28,8 +28,7 @@ def soft_rovr(
     float32 and float64 stay, narrower types are taken to float32; autocast does not reach inside.
     Gradient: by `channel.gradient`; sums to one over the valid tokens (prop:main_softrovr_stability). First order only.
     """
-    whole = mask is None
-    log_ratios, mask = _checked(log_ratios, mask)
+    log_ratios = _checked(log_ratios, mask)
     shape = log_ratios.shape[:-1]
     if log_ratios.numel() == 0:
         return log_ratios.sum(-1)
@@ -37,8 +36,9 @@ def soft_rovr(
     with torch.autocast(log_ratios.device.type, enabled=False):
         if kernel != "eager" and channel.gradient == "implicit":
             rows = (-1, log_ratios.shape[-1])
-            keep = None if whole else mask.reshape(rows)
+            keep = None if mask is None else mask.bool().reshape(rows)
             return soft_rows(log_ratios.reshape(rows), keep, channel, kernel).reshape(shape)
+        mask = _full(log_ratios, mask)
         x = torch.where(mask, log_ratios, 0.0).flatten(0, -2) if shape else torch.where(mask, log_ratios, 0.0)[None]
         keep = mask.flatten(0, -2) if shape else mask[None]
         unit = token_scale(x.detach(), keep, channel) if channel.units == "robust" else None
@@ -86,7 +86,8 @@ def gspo_mean(
     log_ratios: Float[Tensor, "*seq token"], mask: Bool[Tensor, "*seq token"] | None = None
 ) -> Float[Tensor, "*seq"]:
     """GSPO's log weight, the mean of the valid token log-ratios, eq:gspo_ratio; 0 for none. Gradient: 1/T each."""
-    log_ratios, mask = _checked(log_ratios, mask)
+    log_ratios = _checked(log_ratios, mask)
+    mask = _full(log_ratios, mask)
     with torch.autocast(log_ratios.device.type, enabled=False):
         return torch.where(mask, log_ratios, 0.0).sum(-1) / mask.sum(-1).clamp(min=1)
 
@@ -108,14 +109,16 @@ def token_scale(
     return (math.sqrt(math.pi / 2) * masked_median(deviation, layout.sizes > 0)).clamp(min=channel.scale_floor)
 
 
-def _checked(log_ratios: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _checked(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
     if log_ratios.ndim == 0:
         raise ValueError("log_ratios must have a token axis, not be a single number")
-    if mask is None:
-        mask = torch.ones_like(log_ratios, dtype=torch.bool)
-    elif mask.shape != log_ratios.shape:
+    if mask is not None and mask.shape != log_ratios.shape:
         raise ValueError(f"mask must have the shape of log_ratios, {tuple(log_ratios.shape)}, not {tuple(mask.shape)}")
-    return as_working(log_ratios), mask.bool()
+    return as_working(log_ratios)
+
+
+def _full(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
+    return torch.ones_like(log_ratios, dtype=torch.bool) if mask is None else mask.bool()
 
 
 def _check_bounds(bounds: Tensor, tokens: int) -> None:

@@ -6,6 +6,7 @@ refused with a sentence.
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 from types import ModuleType
 
@@ -105,3 +106,10 @@ def _folded(t: Tensor | None, dim: int | None, batch: int) -> Tensor | None:
         return None
     t = t.movedim(dim, 0) if dim is not None else t.expand(batch, *t.shape)
     return t.flatten(0, 1)
+
+
+for _function in (
+    _Solve,
+    _Gradient,
+):  # torch asks for the signature at every call; a stored one saves a sixth of a small one
+    _function.forward.__signature__ = inspect.signature(_function.forward)  # pyright: ignore[reportFunctionMemberAccess]
