@@ -114,8 +114,8 @@ def findings(rows: list[Row]) -> dict[str, list[str]]:
     sentence = (
         f"without corruption the four lie within {max(clean.values()) - min(clean.values()):.1f} points of each other "
         f"({TITLES[best]} highest, {_seeds(rows, 'clean')}), so the gain is one under corruption; spiked rewards have "
-        f"{_seeds(rows, DECIDING)} of {FULL.seeds} planned. Baselines that a known range or a clamp allows are in the evidence of "
-        "`rovrl train --sweep evidence`."
+        f"{_seeds(rows, DECIDING)} of {FULL.seeds} planned. Baselines that a known range or a clamp allows are in the evidence "
+        "of `rovrl train --sweep evidence`."
     )
     return {"tab:placement_ablation": [sentence]}
 
