@@ -1,9 +1,16 @@
 """One thread, no network, no pretence of randomness: the same examples on every machine unless asked for more."""
 
+import contextlib
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# Triton's own functions are interpreted or compiled as decided at its first import, which may be any test's
+os.environ["TRITON_INTERPRET"] = "1"
+with contextlib.suppress(ImportError):
+    import triton  # noqa: F401
+del os.environ["TRITON_INTERPRET"]
 
 import hypothesis
 import pytest

@@ -121,8 +121,9 @@ class _Pool:
 
     def _listen(self, index: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self.events.put((index, json.loads(line)))
+        with process.stdout:
+            for line in process.stdout:
+                self.events.put((index, json.loads(line)))
         self.events.put((index, None))
 
 
