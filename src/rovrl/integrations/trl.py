@@ -215,8 +215,8 @@ class RoVRTrainer(ResumableTrainer):
             self._warned = True
             self._warn(
                 f"{metric('weight_disagreement')} is {recent:.2f}: the robust weight differs from the mean log-ratio by more "
-                "than half of it, so the clip no longer sees most of what the policy does. Lower the learning rate, try "
-                "ratio_channel={'units': 'robust'}, or switch the channel off; see docs/metrics.md."
+                "than half of it, so the clip no longer sees most of what the policy does. Lower the learning rate or switch "
+                "the channel off (ratio_channel=None); see docs/metrics.md."
             )
         super().log(logs, *args, **kwargs)
 
