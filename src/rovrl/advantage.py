@@ -5,26 +5,22 @@ Runs without gradient as a whole, in float64; the advantages come back in the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rovrl.config import RewardChannel
 from rovrl.credit import METHODS, Credit, guarded, needs_scale, partition, resolve
+from rovrl.groups import GroupIds, Rewards, as_rewards, group_codes, group_sizes, in_groups
+from rovrl.groups import buckets as buckets_of
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import SMALL_BLOCK, pooled_whole_scale, scale_source, whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
 
 Advantage = Callable[..., Tensor]
-Rewards = Tensor | Sequence[float | int | None] | np.ndarray
-"""A tensor, or a list or array of numbers in which None stands for a score that never came."""
-GroupIds = Sequence[Any] | np.ndarray | Tensor
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def within_group_scale(rewards: Rewards, group_ids: GroupIds, channel: RewardCha
     """
     values = as_rewards(rewards).flatten()
     group, num_groups = group_codes(group_ids, len(values))
-    return _pooled(values.double(), list(_buckets(values.isfinite(), group.to(values.device), num_groups)), channel)
+    return _pooled(values.double(), list(buckets_of(values.isfinite(), group.to(values.device), num_groups)), channel)
 
 
 def channel_for_step(
@@ -121,7 +117,7 @@ def channel_for_step(
 
 def _has_small_blocks(values: Tensor, group_ids: GroupIds, channel: RewardChannel) -> bool:
     group, num_groups = group_codes(group_ids, len(values))
-    sizes = {size for size, _, _ in _buckets(values.isfinite(), group.to(values.device), num_groups)}
+    sizes = {size for size, _, _ in buckets_of(values.isfinite(), group.to(values.device), num_groups)}
     chosen = [Blocks.contiguous(size, channel.num_blocks) for size in sizes if size >= channel.num_blocks]
     return any(min(b.sizes) < SMALL_BLOCK and not guarded(b, b.n, channel)[1] for b in chosen)
 
@@ -187,52 +183,10 @@ ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in METHODS}
 """Name -> function of (rewards [..., group], channel, *, blocks=None, generator=None) -> advantages of the same shape."""
 
 
-def as_rewards(rewards: Rewards) -> Tensor:
-    """Rewards as a floating-point tensor; None becomes NaN, integers and lists float64."""
-    if isinstance(rewards, Tensor):
-        return rewards.detach() if rewards.dtype.is_floating_point else rewards.double()
-    return torch.from_numpy(np.array(rewards, dtype=np.float64))  # None -> NaN
-
-
-def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
-    """For each response the number of its group, in order of first appearance, and the number of groups."""
-    ids = group_ids.tolist() if isinstance(group_ids, Tensor | np.ndarray) else list(group_ids)
-    if len(ids) != n:
-        raise ValueError(f"group_ids must have one entry per reward ({n}), not {len(ids)}")
-    codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
-    if None in codes:
-        raise ValueError(f"group_ids[{ids.index(None)}] is None; every response needs a group id (string or integer)")
-    return torch.from_numpy(np.fromiter(map(codes.__getitem__, ids), np.int64, n)), len(codes)
-
-
-def _buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """(m, groups [g], rows [g, m]) for every number m ≥ 2 of finite responses that occurs, ascending."""
-    rows = finite.nonzero().squeeze(-1)
-    rows = rows[group[rows].argsort(stable=True)]
-    sizes = torch.bincount(group[rows], minlength=num_groups)
-    starts = sizes.cumsum(0) - sizes
-    for m in sizes.unique().tolist():
-        if m >= 2:
-            groups = (sizes == m).nonzero().squeeze(-1)
-            yield m, groups, rows[starts[groups].unsqueeze(-1) + torch.arange(m, device=rows.device)]
-
-
-def _sizes(group: Tensor, num_groups: int, dense: int | None) -> Tensor:
-    """How many responses each group has."""
-    if dense is not None:
-        return torch.full((num_groups,), dense, device=group.device)
-    return torch.bincount(group, minlength=num_groups)
-
-
-def _in_groups(values: Tensor, m: int, index: Tensor | None) -> Tensor:
-    """[g, m]: the values at the index, or all of them in order."""
-    return values.view(-1, m) if index is None else values[index]
-
-
 def _pooled(
     values: Tensor, buckets: Sequence[tuple[int, Tensor | slice, Tensor | None]], channel: RewardChannel
 ) -> float:
-    scales = [whole_scale(_in_groups(values, m, index), channel) for m, _, index in buckets]
+    scales = [whole_scale(in_groups(values, m, index), channel) for m, _, index in buckets]
     scales = torch.cat(scales) if scales else values.new_zeros(0)
     return median_of(scales[scales > 0])
 
@@ -257,7 +211,7 @@ def _explain(
         buckets = [(whole, slice(None), None)]
     else:
         x = torch.where(finite, values, 0.0).double()
-        buckets = list(_buckets(finite, group, num_groups))
+        buckets = list(buckets_of(finite, group, num_groups))
     partitions = {m: _blocks_for(m, dense, blocks, channel, generator, method) for m, _, _ in buckets}
     if any(needs_scale(channel, chosen) for chosen, _ in partitions.values()):
         pooled = _pooled(x, buckets, channel)
@@ -271,7 +225,7 @@ def _explain(
     tied = torch.zeros_like(fallback)
     advantages = torch.zeros_like(x)
     for m, groups, index in buckets:
-        rewards = _in_groups(x, m, index)
+        rewards = in_groups(x, m, index)
         chosen, fell_back = partitions[m]
         result = _apply(method, rewards, chosen, settings[m])
         flat = rewards.amin(-1) == rewards.amax(-1)
@@ -291,8 +245,8 @@ def _explain(
         advantages=advantages.to(values.dtype),
         finite=finite,
         group=group,
-        size=_sizes(group, num_groups, dense),
-        finite_size=_sizes(group if whole else group[finite], num_groups, whole),
+        size=group_sizes(group, num_groups, dense),
+        finite_size=group_sizes(group if whole else group[finite], num_groups, whole),
         fallback=fallback,
         tied=tied,
         scale_source="+".join(sources),

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rovrl.advantage import as_rewards
 from rovrl.config import RatioChannel
+from rovrl.groups import as_rewards
 from rovrl.robust.centers import as_working
 from rovrl.robust.solve import masked_median
 from rovrl.weight import gspo_mean

@@ -1,0 +1,58 @@
+"""Groups as they come: rewards with gaps, ids in any order, ragged sizes. Never a reshape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+Rewards = Tensor | Sequence[float | int | None] | np.ndarray
+"""A tensor, or a list or array of numbers in which None stands for a score that never came."""
+GroupIds = Sequence[Any] | np.ndarray | Tensor
+
+
+def as_rewards(rewards: Rewards) -> Tensor:
+    """Rewards as a floating-point tensor; None becomes NaN, integers and lists float64."""
+    if isinstance(rewards, Tensor):
+        return rewards.detach() if rewards.dtype.is_floating_point else rewards.double()
+    return torch.from_numpy(np.array(rewards, dtype=np.float64))  # None -> NaN
+
+
+def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
+    """For each response the number of its group, in order of first appearance, and the number of groups."""
+    ids = group_ids.tolist() if isinstance(group_ids, Tensor | np.ndarray) else list(group_ids)
+    if len(ids) != n:
+        raise ValueError(f"group_ids must have one entry per reward ({n}), not {len(ids)}")
+    codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
+    if None in codes:
+        raise ValueError(f"group_ids[{ids.index(None)}] is None; every response needs a group id (string or integer)")
+    return torch.from_numpy(np.fromiter(map(codes.__getitem__, ids), np.int64, n)), len(codes)
+
+
+def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """(m, groups [g], rows [g, m]) for every number m ≥ 2 of finite responses that occurs, ascending."""
+    rows = finite.nonzero().squeeze(-1)
+    rows = rows[group[rows].argsort(stable=True)]
+    sizes = torch.bincount(group[rows], minlength=num_groups)
+    starts = sizes.cumsum(0) - sizes
+    for m in sizes.unique().tolist():
+        if m >= 2:
+            groups = (sizes == m).nonzero().squeeze(-1)
+            yield m, groups, rows[starts[groups].unsqueeze(-1) + torch.arange(m, device=rows.device)]
+
+
+def group_sizes(group: Tensor, num_groups: int, dense: int | None) -> Tensor:
+    """How many responses each group has."""
+    if dense is not None:
+        return torch.full((num_groups,), dense, device=group.device)
+    return torch.bincount(group, minlength=num_groups)
+
+
+def in_groups(values: Tensor, m: int, index: Tensor | None) -> Tensor:
+    """[g, m]: the values at the index, or all of them in order."""
+    return values.view(-1, m) if index is None else values[index]
