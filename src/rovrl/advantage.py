@@ -5,7 +5,7 @@ Runs without gradient as a whole, in float64; the advantages come back in the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +17,8 @@ from rovrl.credit import METHODS, Credit, guarded, needs_scale, partition, resol
 from rovrl.groups import GroupIds, Rewards, as_rewards, group_codes, group_sizes, in_groups
 from rovrl.groups import buckets as buckets_of
 from rovrl.robust.blocks import Blocks
-from rovrl.robust.location import SMALL_BLOCK, pooled_whole_scale, scale_source, whole_scale
-from rovrl.robust.scale import LaggedScale, median_of
+from rovrl.robust.location import scale_source
+from rovrl.scales import batch_scales
 
 Advantage = Callable[..., Tensor]
 
@@ -87,41 +87,6 @@ def grouped_advantages(
     return explain(rewards, group_ids, channel, method=method, generator=generator).advantages
 
 
-@torch.no_grad()
-def within_group_scale(rewards: Rewards, group_ids: GroupIds, channel: RewardChannel) -> float:
-    """The median over untied groups of the whole-group sandwich scale; 0 if no group has contrast.
-
-    Tied groups say nothing about the scale of a difference: counting them as 0 would shrink it to nothing late in training.
-    """
-    values = as_rewards(rewards).flatten()
-    group, num_groups = group_codes(group_ids, len(values))
-    return _pooled(values.double(), list(buckets_of(values.isfinite(), group.to(values.device), num_groups)), channel)
-
-
-def channel_for_step(
-    channel: RewardChannel, lagged: LaggedScale, rewards: Rewards, group_ids: GroupIds
-) -> RewardChannel:
-    """The settings for this step, with the scale of *earlier* steps in place of "lagged" and "adaptive".
-
-    On the very first step that is this batch's own. `lagged` then takes this batch in. With scale_source="auto" the
-    number is used if any group of the batch is cut into blocks of fewer than four.
-    """
-    now = within_group_scale(rewards, group_ids, channel)
-    scale = lagged.value if lagged.value is not None else now
-    lagged.update(now)
-    resolved = resolve(channel, scale)
-    if channel.scale_source == "auto" and _has_small_blocks(as_rewards(rewards), group_ids, channel):
-        resolved = RewardChannel.from_dict(resolved.to_dict() | {"scale_source": max(scale, channel.scale_floor)})
-    return resolved
-
-
-def _has_small_blocks(values: Tensor, group_ids: GroupIds, channel: RewardChannel) -> bool:
-    group, num_groups = group_codes(group_ids, len(values))
-    sizes = {size for size, _, _ in buckets_of(values.isfinite(), group.to(values.device), num_groups)}
-    chosen = [Blocks.contiguous(size, channel.num_blocks) for size in sizes if size >= channel.num_blocks]
-    return any(min(b.sizes) < SMALL_BLOCK and not guarded(b, b.n, channel)[1] for b in chosen)
-
-
 def _dense(name: str) -> Advantage:
     @torch.no_grad()
     def advantage(
@@ -175,20 +140,13 @@ def _of_finite_groups(
     size = rewards.shape[-1]
     chosen, _ = _blocks_for(size, size, blocks, channel, generator, method)
     if needs_scale(channel, chosen):
-        channel = resolve(channel, pooled_whole_scale(rewards, channel), chosen)
+        scale, spread = batch_scales(rewards.flatten(), [(size, slice(None), None)], channel)
+        channel = resolve(channel, scale, chosen, spread=spread)
     return METHODS[method](rewards, chosen, channel).advantages
 
 
 ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in METHODS}
 """Name -> function of (rewards [..., group], channel, *, blocks=None, generator=None) -> advantages of the same shape."""
-
-
-def _pooled(
-    values: Tensor, buckets: Sequence[tuple[int, Tensor | slice, Tensor | None]], channel: RewardChannel
-) -> float:
-    scales = [whole_scale(in_groups(values, m, index), channel) for m, _, index in buckets]
-    scales = torch.cat(scales) if scales else values.new_zeros(0)
-    return median_of(scales[scales > 0])
 
 
 def _explain(
@@ -214,9 +172,9 @@ def _explain(
         buckets = list(buckets_of(finite, group, num_groups))
     partitions = {m: _blocks_for(m, dense, blocks, channel, generator, method) for m, _, _ in buckets}
     if any(needs_scale(channel, chosen) for chosen, _ in partitions.values()):
-        pooled = _pooled(x, buckets, channel)
-        resolved = resolve(channel, pooled)
-        settings = {m: resolve(channel, pooled, chosen) for m, (chosen, _) in partitions.items()}
+        scale, spread = batch_scales(x, buckets, channel)
+        resolved = resolve(channel, scale, spread=spread)
+        settings = {m: resolve(channel, scale, chosen, spread=spread) for m, (chosen, _) in partitions.items()}
     else:
         resolved, settings = channel, dict.fromkeys(partitions, channel)
 

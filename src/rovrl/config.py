@@ -75,9 +75,9 @@ class RewardChannel(_Channel):
     score_width: float = 1.0
     """c, the width of the score function."""
     credit_bound: float | Literal["adaptive"] = 1.0
-    """kappa, the bound of the credit map; "adaptive": twice the lagged within-group scale."""
+    """kappa, the bound of the credit map; "adaptive": twice the lagged spread within groups."""
     credit_floor: float | Literal["adaptive"] = 1e-3
-    """s_min, the floor of the credit scale; "adaptive": 0.6 times the lagged within-group scale."""
+    """s_min, the floor of the credit scale; "adaptive": 0.6 times the lagged spread within groups."""
     curvature_floor: float = 1e-6
     """a_min, in the sandwich scale."""
     scale_floor: float = 1e-6

@@ -18,7 +18,7 @@ from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.location import REFERENCES, rovr_parts, scale_source
 
 ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 0.6, 1e-6
-"""credit_bound="adaptive" is 2 within-group scales, credit_floor="adaptive" 0.6 of them; neither below 1e-6."""
+"""credit_bound="adaptive" is 2 spreads (`rovrl.robust.spread`), credit_floor="adaptive" 0.6 of them; neither below 1e-6."""
 GRPO_EPSILON = 1e-6
 """Added to GRPO's standard deviation, and under the root of the center-only variant (sec:reward_contamination)."""
 MAX_LOO_ELEMENTS = 1 << 24
@@ -131,21 +131,31 @@ def guarded(blocks: Blocks, size: int, channel: RewardChannel) -> tuple[Blocks, 
     return Blocks.contiguous(size, 1), True
 
 
+def is_adaptive(channel: RewardChannel) -> bool:
+    """Whether the credit's bound or floor is measured in the spread of the rewards."""
+    return ADAPTIVE in (channel.credit_bound, channel.credit_floor)
+
+
 def needs_scale(channel: RewardChannel, blocks: Blocks) -> bool:
     """Whether these settings ask for a scale that is not the group's own: lagged, or for adaptive credit."""
-    return ADAPTIVE in (channel.credit_bound, channel.credit_floor) or scale_source(blocks, channel) == "lagged"
+    return is_adaptive(channel) or scale_source(blocks, channel) == "lagged"
 
 
-def resolve(channel: RewardChannel, scale: float, blocks: Blocks | None = None) -> RewardChannel:
-    """The channel with numbers for what depends on the within-group scale: the "lagged" and "adaptive" fields.
+def resolve(
+    channel: RewardChannel, scale: float, blocks: Blocks | None = None, *, spread: float | None = None
+) -> RewardChannel:
+    """The channel with numbers for what depends on other groups: `scale` for "lagged", `spread` for "adaptive" fields.
 
     Given the blocks, an "auto" scale source that means "lagged" for them becomes a number as well.
     """
     changes: dict[str, float] = {}
+    if spread is None and is_adaptive(channel):
+        raise ValueError("adaptive credit needs the spread of the rewards (rovrl.scales.within_group_spread)")
+    spread = spread or 0.0
     if channel.credit_bound == ADAPTIVE:
-        changes["credit_bound"] = max(ADAPTIVE_BOUND * scale, ADAPTIVE_LEAST)
+        changes["credit_bound"] = max(ADAPTIVE_BOUND * spread, ADAPTIVE_LEAST)
     if channel.credit_floor == ADAPTIVE:
-        changes["credit_floor"] = max(ADAPTIVE_FLOOR * scale, ADAPTIVE_LEAST)
+        changes["credit_floor"] = max(ADAPTIVE_FLOOR * spread, ADAPTIVE_LEAST)
     if channel.scale_source == "lagged" or (blocks is not None and scale_source(blocks, channel) == "lagged"):
         changes["scale_source"] = max(scale, channel.scale_floor)
     return replace(channel, **changes) if changes else channel

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 import rovrl
-from rovrl.advantage import channel_for_step
 from rovrl.errors import require
+from rovrl.scales import channel_for_step
 
 GROUP, SEED, SPIKE = 16, 1, 18.64
 """A group like the paper's: spread 0.165 inside it; the spike is 16 global standard deviations of 1.165."""

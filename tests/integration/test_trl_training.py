@@ -83,7 +83,7 @@ def test_the_metrics_are_what_their_formulas_say(tmp_path):
     log = trainer.state.log_history
     assert log[0]["rovr/reference_shift"] == pytest.approx((info.reference - info.mean).abs().mean().item())
     assert log[0]["rovr/scale"] == pytest.approx(info.scale.mean().item())
-    assert log[0]["rovr/credit_bound"] == pytest.approx(2 * log[0]["rovr/lagged_scale"])  # first step: its own scale
+    assert log[0]["rovr/credit_bound"] == pytest.approx(2 * log[0]["rovr/lagged_spread"])  # first step: its own scale
     for update in (0, 1):
         rows = table.filter(pc.equal(table["update"], update)).to_pylist()
         ratios = torch.nn.utils.rnn.pad_sequence([torch.tensor(row["log_ratios"]) for row in rows], batch_first=True)

@@ -9,7 +9,8 @@ import torch
 import reference as ref
 import rovrl
 from rovrl import Blocks, RewardChannel
-from rovrl.advantage import explain, within_group_scale
+from rovrl.advantage import explain
+from rovrl.scales import within_group_scale
 from samples import extreme_groups, reward_groups
 
 CONTIGUOUS = RewardChannel(partition="contiguous")

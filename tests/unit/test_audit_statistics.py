@@ -12,6 +12,7 @@ from rovrl.audit import audit, dominance
 from rovrl.audit.ratios import RatioTable, weights
 from rovrl.audit.statistics import usual_spread
 from rovrl.loss import clip_branch
+from rovrl.scales import channel_for_step
 
 
 def whole(result):
@@ -57,7 +58,7 @@ def test_lagged_scales_come_from_earlier_steps_as_in_training(ragged):
     for step in np.unique(result.rollouts.step).tolist():
         rows = result.rollouts.step[group] == step
         rewards = torch.from_numpy(result.rollouts.reward[rows])
-        now = rovrl.advantage.channel_for_step(channel, lagged, rewards, group[rows])
+        now = channel_for_step(channel, lagged, rewards, group[rows])
         assert result.channels[step] == now
         members = np.unique(group[rows])
         used = ~result.groups.single[members]

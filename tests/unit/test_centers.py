@@ -9,9 +9,11 @@ import torch
 import reference as ref
 import rovrl
 from rovrl import LaggedScale, RewardChannel
-from rovrl.advantage import channel_for_step, explain, within_group_scale
+from rovrl.advantage import explain
+from rovrl.credit import resolve
 from rovrl.robust.centers import m_center, sandwich_scale, smooth_median
 from rovrl.robust.scale import pooled_scale
+from rovrl.scales import channel_for_step, within_group_scale, within_group_spread
 from samples import reward_groups
 
 
@@ -115,13 +117,28 @@ def test_a_step_uses_the_scale_of_earlier_steps_and_then_takes_its_own_in():
     channel = RewardChannel(scale_source="lagged", credit_bound="adaptive", credit_floor="adaptive")
     lagged = LaggedScale()
     first, second = batch(0, 0.2), batch(1, 5.0)
-    scale = within_group_scale(*first, channel)
+    scale, spread = within_group_scale(*first, channel), within_group_spread(*first)
     one = channel_for_step(channel, lagged, *first)
-    assert (one.scale_source, one.credit_bound, one.credit_floor) == pytest.approx((scale, 2 * scale, 0.6 * scale))
-    assert lagged.value == scale
+    assert (one.scale_source, one.credit_bound, one.credit_floor) == pytest.approx((scale, 2 * spread, 0.6 * spread))
+    assert (lagged.value, lagged.spread) == (scale, spread)
     two = channel_for_step(channel, lagged, *second)
-    assert (two.scale_source, two.credit_bound, two.credit_floor) == pytest.approx((scale, 2 * scale, 0.6 * scale))
+    assert (two.scale_source, two.credit_bound, two.credit_floor) == pytest.approx((scale, 2 * spread, 0.6 * spread))
     assert lagged.value == pytest.approx(0.9 * scale + 0.1 * within_group_scale(*second, channel))
+    assert lagged.spread == pytest.approx(0.9 * spread + 0.1 * within_group_spread(*second))
+
+
+def test_adaptive_credit_leaves_the_reference_alone():
+    rewards, ids = batch(3, 0.2)
+    rewards[::20] += 16
+    plain, adaptive = RewardChannel(), RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
+    assert torch.equal(explain(rewards, ids, plain).nu, explain(rewards, ids, adaptive).nu)
+    steps = [channel_for_step(channel, LaggedScale(), rewards, ids) for channel in (plain, adaptive)]
+    assert steps[0].scale_source == steps[1].scale_source
+
+
+def test_adaptive_settings_are_not_guessed():
+    with pytest.raises(ValueError, match="needs the spread"):
+        resolve(RewardChannel(credit_bound="adaptive"), 1.0)
 
 
 def test_auto_becomes_a_number_for_small_blocks_and_stays_local_for_large_ones():
@@ -165,15 +182,15 @@ def test_tied_groups_and_other_sizes_do_not_change_the_scale_of_small_blocks(sou
     np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-9)
 
 
-def test_adaptive_credit_uses_twice_and_six_tenths_of_the_within_group_scale():
+def test_adaptive_credit_uses_twice_and_six_tenths_of_the_spread():
     x = reward_groups(45, 16, seed=3)[[0, 2, 3, 9, 11, 12, 18]]
     ids = np.repeat(np.arange(len(x)), 16)
     channel = RewardChannel(partition="contiguous", credit_bound="adaptive", credit_floor="adaptive")
-    scale = within_group_scale(x.reshape(-1), ids, channel)
+    spread = within_group_spread(x.reshape(-1), ids)
     ours = rovrl.grouped_advantages(x.reshape(-1), ids, channel).reshape(-1, 16)
     for row, mine in zip(x, ours, strict=True):
         theta = ref.reference("rovr", row, ref.contiguous(16, 3))
-        np.testing.assert_allclose(mine.numpy(), ref.credit(list(row), theta, 2 * scale, 0.6 * scale), atol=1e-8)
+        np.testing.assert_allclose(mine.numpy(), ref.credit(list(row), theta, 2 * spread, 0.6 * spread), atol=1e-8)
 
 
 @pytest.mark.parametrize("factor", [1e-3, 10.0, 1e4])

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -162,6 +163,26 @@ def test_the_evidence_is_the_main_table_first_seed_by_seed_then_the_rest():
     assert [job.seed for _, job in main] == sorted(job.seed for _, job in main)
     assert {job.seed for _, job in planned[50:]} == {1, 2, 3}
     assert {job.rollout for _, job in planned[50:]} == {None, "bfloat16"}
+
+
+def test_a_sweep_keeps_the_runs_of_its_jsonl_file_where_their_directories_are_gone(tmp_path, capsys):
+    """As in a fresh clone: nothing is trained again, and no line is lost."""
+    committed = Path(__file__).parents[2] / "results" / "embedded" / "runs.jsonl"
+    (tmp_path / "runs.jsonl").write_text(committed.read_text())
+    assert sweep.run(arguments("--sweep", "evidence", "--out", str(tmp_path))) == 0
+    assert "101 of 101 runs are finished" in capsys.readouterr().out
+    assert (tmp_path / "runs.jsonl").read_text() == committed.read_text()
+    assert (tmp_path / "README.md").read_text() == (committed.parent / "README.md").read_text()
+
+
+def test_a_line_of_another_job_is_no_finished_run(tmp_path):
+    (place, job), *_ = sweep.planned("evidence")
+    order = sweep.Order(job, tmp_path / "runs" / place)
+    line = {"setting": place.split("/")[0], "job": job.to_dict()}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(line) + "\n" + '{"cut off')
+    assert list(sweep._kept(tmp_path, [order])) == [order.directory]
+    (tmp_path / "runs.jsonl").write_text(json.dumps(line | {"job": job.with_(prompts=8).to_dict()}) + "\n")
+    assert not sweep._kept(tmp_path, [order])
 
 
 def arguments(*words):

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rovrl.advantage import channel_for_step
 from rovrl.audit import dominance
 from rovrl.audit.rollouts import Progress, Rollouts
 from rovrl.config import RewardChannel
@@ -17,6 +16,7 @@ from rovrl.credit import GRPO_EPSILON, METHODS, needs_scale, partition
 from rovrl.diagnostics import contrast
 from rovrl.robust.location import rovr_parts
 from rovrl.robust.scale import LaggedScale
+from rovrl.scales import channel_for_step
 
 SIGN_TOLERANCE = 1e-9
 """In standard deviations: an advantage this near to 0 has no sign."""

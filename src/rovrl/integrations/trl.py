@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rovrl import baselines
-from rovrl.advantage import Explanation, channel_for_step, explain
+from rovrl.advantage import Explanation, explain
 from rovrl.diagnostics import metric
 from rovrl.errors import RovrlError
 from rovrl.integrations.trl_config import RoVRConfig
@@ -27,6 +27,7 @@ from rovrl.integrations.trl_records import Recorder, recorder_for, responses_of
 from rovrl.integrations.trl_rewards import RewardTransform, total, transformed
 from rovrl.integrations.trl_state import ResumableTrainer
 from rovrl.loss import MAX_LOG_WEIGHT
+from rovrl.scales import channel_for_step
 from rovrl.weight import gspo_mean, soft_rovr
 
 __all__ = ["TESTED_TRL", "RewardTransform", "RoVRConfig", "RoVRTrainer"]
@@ -122,12 +123,12 @@ class RoVRTrainer(ResumableTrainer):
         group = self.num_generations if training else self.num_generations_eval
         ids = torch.arange(len(rewards)) // int(group or 1)
         lagged = self._lagged if training else copy.copy(self._lagged)  # evaluation reads the scale and leaves it
-        earlier = lagged.value
+        earlier = copy.copy(lagged)
         channel = channel_for_step(self.reward_channel, lagged, rewards, ids)
         method = baselines.ADVANTAGES.get(self.args.advantage, self.args.advantage)
         generator = torch.Generator().manual_seed(self.partition_seed(training))
         info = explain(rewards, ids, channel, method=method, generator=generator)
-        self._add_metrics(reward_metrics(info, lagged.value if earlier is None else earlier, self.args.advantage))
+        self._add_metrics(reward_metrics(info, lagged if earlier.value is None else earlier, self.args.advantage))
         if training:
             blocks = {size: blocks.members for size, blocks in info.blocks.items()}
             logger.info(f"generation {self._generation}: partition seed {self.partition_seed()}, blocks {blocks}")

@@ -10,6 +10,7 @@ from torch import Tensor
 from rovrl.advantage import Explanation
 from rovrl.diagnostics import branch_flips, clip_margin, metric
 from rovrl.loss import clip_branch
+from rovrl.robust.scale import LaggedScale
 
 MOVED = 1e-5
 """Mean |log weight| below which the policy has not moved: it is rounding, a thirtieth of GSPO's clip band at most."""
@@ -20,8 +21,8 @@ RECENT = 8
 """Over how many batches it is averaged for that: a single one may lie above in a healthy run."""
 
 
-def reward_metrics(info: Explanation, lagged: float | None, method: str) -> dict[str, float]:
-    """What the reward channel did to one gathered batch, the same on every rank; `lagged`: the running scale it had."""
+def reward_metrics(info: Explanation, lagged: LaggedScale, method: str) -> dict[str, float]:
+    """What the reward channel did to one gathered batch, the same on every rank; `lagged`: the running scales it had."""
     scored = info.finite_size >= 2
     found = {
         "fallback_rate": _mean(info.fallback[scored]),
@@ -29,8 +30,10 @@ def reward_metrics(info: Explanation, lagged: float | None, method: str) -> dict
         "nonfinite_rate": _mean(~info.finite),
         "single_rate": _mean(~scored),
     }
-    if lagged is not None:
-        found["lagged_scale"] = lagged
+    if lagged.value is not None:
+        found["lagged_scale"] = lagged.value
+    if lagged.spread is not None:
+        found["lagged_spread"] = lagged.spread
     if method in ("credit", "center", "loo"):  # methods with a robust reference
         found["reference_shift"] = _mean((info.reference - info.mean).abs()[scored])
         found["scale"] = _mean(info.scale[scored])

@@ -8,6 +8,7 @@ goes on with line N, and drops the lines of the steps that are trained again.
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -19,12 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rovrl.advantage import Explanation, channel_for_step
+from rovrl.advantage import Explanation
 from rovrl.config import RewardChannel
 from rovrl.diagnostics import metric
 from rovrl.integrations import verl_records
 from rovrl.robust.blocks import FIXED_SEED
 from rovrl.robust.scale import LaggedScale
+from rovrl.scales import channel_for_step
 
 HISTORY = "rovr_scale.jsonl"
 
@@ -49,7 +51,7 @@ class Run:
         self.algorithm = algorithm
         self.lagged = LaggedScale()
         self.calls = 0
-        self.scale_in_use: float | None = None
+        self.in_use = LaggedScale()
         self.used_lagged = False
         self.calls_per_step = _calls_per_step(algorithm)
         self.responses = beside(algorithm, "actor_rollout_ref.rollout.n")
@@ -70,7 +72,7 @@ class Run:
     def begin_step(self, channel: RewardChannel, rewards: Tensor, uids: Sequence[Any] | np.ndarray) -> RewardChannel:
         """The settings for this step, with the scale of earlier steps filled in; takes this step's scale in."""
         self.calls += 1
-        self.scale_in_use = self.lagged.value
+        self.in_use = copy.copy(self.lagged)
         filled = channel_for_step(channel, self.lagged, rewards, uids)
         self.used_lagged = filled.scale_source != channel.scale_source
         return filled
@@ -94,7 +96,8 @@ class Run:
                 "seed": self.generator().initial_seed(),
                 "blocks": {size: list(blocks.sizes) for size, blocks in result.blocks.items()},
                 "scale_source": "lagged" if self.used_lagged else result.scale_source,
-                metric("lagged_scale"): self.scale_in_use,  # null at the very first step
+                metric("lagged_scale"): self.in_use.value,  # null at the very first step
+                metric("lagged_spread"): self.in_use.spread,
                 **_metrics(result, valid),
             }
             _append(self.history, line)

@@ -17,9 +17,10 @@ def pooled_scale(local: Float[Tensor, "*batch block"], floor: float, cap: float)
 
 
 class LaggedScale:
-    """A running scale of earlier steps: an exponential moving average that the current step cannot influence.
+    """The scales of earlier steps: exponential moving averages that the current step cannot influence.
 
-    The paper asks for a lagged or a pilot scale when blocks have two or three members (below eq:robust_sandwich_scale).
+    `value` is the sandwich scale: the paper asks for a lagged or a pilot one when blocks have two or three members (below
+    eq:robust_sandwich_scale). `spread` is what "adaptive" credit is measured in; None where nothing asks for it.
     """
 
     def __init__(self, decay: float = 0.9) -> None:
@@ -27,29 +28,40 @@ class LaggedScale:
             raise ValueError(f"decay must be in [0, 1), not {decay!r}")
         self.decay = decay
         self.value: float | None = None
+        self.spread: float | None = None
         self.steps = 0
 
-    def update(self, batch_scale: float) -> None:
-        """Takes in one step's scale; a step without information (0 or non-finite) leaves the average as it is."""
-        if not (math.isfinite(batch_scale) and batch_scale > 0):
-            return
-        old = self.value
-        self.value = batch_scale if old is None else self.decay * old + (1 - self.decay) * batch_scale
-        self.steps += 1
+    def update(self, batch_scale: float, batch_spread: float = 0.0) -> None:
+        """Takes in one step's scales; a step without information (0 or non-finite) leaves the averages as they are."""
+        self.spread = self._average(self.spread, batch_spread)
+        if _is_scale(batch_scale):
+            self.value = self._average(self.value, batch_scale)
+            self.steps += 1
+
+    def _average(self, old: float | None, new: float) -> float | None:
+        if not _is_scale(new):
+            return old
+        return new if old is None else self.decay * old + (1 - self.decay) * new
 
     def state_dict(self) -> dict[str, float | int | None]:
         """Everything needed to go on after a restart, as plain numbers."""
-        return {"decay": self.decay, "value": self.value, "steps": self.steps}
+        return {"decay": self.decay, "value": self.value, "spread": self.spread, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, float | int | None]) -> None:
         """Restores what `state_dict` gave."""
         missing = {"decay", "value", "steps"} - set(state)
         if missing:
             raise ValueError(f"the state of a LaggedScale needs decay, value and steps; {sorted(missing)} is missing")
-        value = state["value"]
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise ValueError(f"the value of a LaggedScale must be None or a positive number, not {value!r}")
-        self.decay, self.value, self.steps = float(state["decay"] or 0.0), value, int(state["steps"] or 0)
+        for name in ("value", "spread"):
+            number = state.get(name)
+            if number is not None and not _is_scale(number):
+                raise ValueError(f"the {name} of a LaggedScale must be None or a positive number, not {number!r}")
+        self.value, self.spread = state["value"], state.get("spread")
+        self.decay, self.steps = float(state["decay"] or 0.0), int(state["steps"] or 0)
+
+
+def _is_scale(number: float) -> bool:
+    return math.isfinite(number) and number > 0
 
 
 def median_of(values: Tensor) -> float:

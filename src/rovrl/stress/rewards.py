@@ -19,8 +19,8 @@ from rovrl.config import RewardChannel
 from rovrl.credit import METHODS, Credit, partition, resolve
 from rovrl.diagnostics import clean_deviation, contrast_retention, displacement, scale_inflation
 from rovrl.robust.blocks import Blocks
-from rovrl.robust.location import whole_scale
-from rovrl.robust.scale import median_of
+from rovrl.robust.location import pooled_whole_scale
+from rovrl.robust.spread import spread
 
 ALPHAS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 MEASURES = ("reference_displacement", "scale_inflation", "contrast_retention", "rms_deviation")
@@ -49,9 +49,9 @@ def contenders(rewards: Float[Tensor, "prompt group"], channel: RewardChannel, p
     """
     blocks, _ = partition(rewards.shape[-1], channel)
     whole = Blocks.contiguous(rewards.shape[-1], 1)
-    scale = median_of((s := whole_scale(rewards, channel))[s > 0])
-    channel = resolve(channel, scale, blocks)
-    adaptive = resolve(replace(channel, credit_bound="adaptive", credit_floor="adaptive"), scale)
+    scale, own = pooled_whole_scale(rewards, channel), spread([rewards])
+    channel = resolve(channel, scale, blocks, spread=own)
+    adaptive = resolve(replace(channel, credit_bound="adaptive", credit_floor="adaptive"), scale, spread=own)
     ours = [
         Contender("grpo", "GRPO/GSPO", _bound("grpo", blocks, channel)),
         Contender("center", "Robust center", _bound("center", blocks, channel)),
@@ -148,12 +148,11 @@ def suggestions(
     sigma: float,
     multiples: tuple[float, ...] = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0),
 ) -> tuple[float, list[Suggestion]]:
-    """The within-group scale of the rewards, and what several credit bounds in its units would do."""
+    """The spread of the rewards within groups, and what several credit bounds in its units would do."""
     rewards = rewards.double()
     blocks, _ = partition(rewards.shape[-1], channel)
-    scales = whole_scale(rewards, channel)
-    scale = median_of(scales[scales > 0])
-    channel = resolve(channel, scale, blocks)
+    scale = spread([rewards])
+    channel = resolve(channel, pooled_whole_scale(rewards, channel), blocks, spread=scale)
     plain = METHODS["grpo"](rewards, blocks, channel).advantages
     found = []
     for multiple in multiples if scale > 0 else ():

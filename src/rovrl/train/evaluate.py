@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -63,12 +64,19 @@ def bootstrap(values: np.ndarray, replicates: int = 10_000, seed: int = 20250904
     Seeds and problems are resampled with replacement, each on its own (crossed), so the interval holds the spread between
     runs and the choice of problems. Pass paired differences for a paired interval. One seed: only the problems vary.
     """
-    rng, (seeds, problems) = np.random.default_rng(seed), values.shape
-    by_seed = rng.multinomial(seeds, np.full(seeds, 1 / seeds), replicates) / seeds
-    by_problem = rng.multinomial(problems, np.full(problems, 1 / problems), replicates) / problems
+    by_seed, by_problem = _resampling(*values.shape, replicates, seed)
     means = np.einsum("rs,rs->r", by_seed, by_problem @ values.T)
     low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(float(values.mean()), float(low), float(high))
+
+
+@lru_cache(maxsize=4)
+def _resampling(seeds: int, problems: int, replicates: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of seeds and of problems in each replicate: the same for every table cell of one shape, and slow to draw."""
+    rng = np.random.default_rng(seed)
+    by_seed = rng.multinomial(seeds, np.full(seeds, 1 / seeds), replicates) / seeds
+    by_problem = rng.multinomial(problems, np.full(problems, 1 / problems), replicates) / problems
+    return by_seed, by_problem
 
 
 def paired_difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:

@@ -64,7 +64,7 @@ def read_runs(out: Path) -> list[dict[str, Any]]:
 
 def _section(stage: Setting, rows: Sequence[dict[str, Any]]) -> str:
     """One table: GSPO and the setting's methods over the seeds that all of them have finished."""
-    wanted = list(dict.fromkeys(("gspo", *stage.methods)))
+    wanted = list(dict.fromkeys((*stage.beside, *stage.methods)))
     methods = [m for m in wanted if _seeds(rows, m)]
     shared = set.intersection(*(_seeds(rows, m) for m in methods)) if methods else set()
     if "gspo" not in methods or len(methods) < 2 or not shared:
@@ -103,7 +103,7 @@ def _average(runs: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def _curves(rows: Sequence[dict[str, Any]], stages: Sequence[Setting]) -> str:
-    methods = [m for m in dict.fromkeys(m for s in stages for m in ("gspo", *s.methods)) if _seeds(rows, m)]
+    methods = [m for m in dict.fromkeys(m for s in stages for m in (*s.beside, *s.methods)) if _seeds(rows, m)]
     lines = [accuracy_series(title(m), [r["evaluations"] for r in rows if r["job"]["method"] == m]) for m in methods]
     svg = line_chart(lines, stages[0].title, "generation", "accuracy", percent=True)
     opening = '<svg xmlns="http://www.w3.org/2000/svg" style="background:white;color:black" '

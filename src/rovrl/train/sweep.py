@@ -3,20 +3,23 @@
     rovrl train --sweep evidence --out results/embedded
 
 The main table comes first, seed by seed, then the further rows. Runs live in OUT/runs; what a reader needs of them (settings,
-learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in OUT/runs.jsonl.
+learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in OUT/runs.jsonl. A run
+with a line there counts as finished, also where its directory is gone: another OUT makes all of them anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError
 from rovrl.train.embedded import require_packages, starting_model
-from rovrl.train.job import Job, finished
+from rovrl.train.job import Job, finished, read_lines
 from rovrl.train.pool import Order, run_all
 from rovrl.train.sweep_settings import FURTHER, MAIN
 
@@ -32,10 +35,13 @@ def run(args: argparse.Namespace) -> int:
     require_packages()
     out = Path(args.out) if args.out else RESULTS
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
-    print(f"{sum(bool(finished(o.directory)) for o in orders)} of {len(orders)} runs are finished in {out}", flush=True)
-    warm = {job.warm_up.seed: starting_model(job) for job in {o.job.warm_up: o.job for o in orders}.values()}
-    run_all(orders, warm, args.workers, resume=True, title="evidence", after_each=lambda: collect(out, orders))
-    collect(out, orders)
+    kept = _kept(out, orders)
+    missing = [order for order in orders if order.directory not in kept]
+    print(f"{len(kept)} of {len(orders)} runs are finished in {out}", flush=True)
+    if missing:
+        warm = {job.warm_up.seed: starting_model(job) for job in {o.job.warm_up: o.job for o in missing}.values()}
+        run_all(missing, warm, args.workers, True, "evidence", after_each=partial(collect, out, orders, kept))
+    report(out, collect(out, orders, kept))
     return 0
 
 
@@ -49,19 +55,44 @@ def planned(sweep: str) -> Iterator[tuple[str, Job]]:
                     yield f"{setting.name}/{job.label}", job
 
 
-def collect(out: Path, orders: Sequence[Order]) -> list[dict[str, Any]]:
-    """Writes the finished runs of a sweep as lines of OUT/runs.jsonl, and the report that they allow."""
-    from rovrl.train.evidence import update_page, write_report
-
+def collect(out: Path, orders: Sequence[Order], kept: dict[Path, dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """Writes the finished runs of a sweep as lines of OUT/runs.jsonl; `kept` are lines of runs that have no directory."""
     rows = []
     for order in orders:
-        result = finished(order.directory)
-        if result:
-            versions = json.loads((order.directory / "config.json").read_text())["versions"]
-            rows.append({"setting": order.directory.parent.name} | result | {"versions": versions})
+        row = _row(order) or (kept or {}).get(order.directory)
+        if row:
+            rows.append(row)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "runs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    draft = out / ".runs.jsonl.tmp"
+    draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.replace(draft, out / "runs.jsonl")
+    return rows
+
+
+def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Writes the tables and curves that the runs allow; in the repository also the page that explains them."""
+    from rovrl.train.evidence import update_page, write_report
+
     write_report(out, rows)
     if out == RESULTS and PAGE.exists():
         PAGE.write_text(update_page(PAGE, rows))
-    return rows
+
+
+def _row(order: Order) -> dict[str, Any] | None:
+    result = finished(order.directory)
+    if not result:
+        return None
+    versions = json.loads((order.directory / "config.json").read_text())["versions"]
+    return {"setting": order.directory.parent.name} | result | {"versions": versions}
+
+
+def _kept(out: Path, orders: Sequence[Order]) -> dict[Path, dict[str, Any]]:
+    """The finished runs by directory, from the directories or from OUT/runs.jsonl, where the job is still the planned one."""
+    lines = {(row["setting"], json.dumps(row["job"], sort_keys=True)): row for row in read_lines(out / "runs.jsonl")}
+    found = {}
+    for order in orders:
+        written = lines.get((order.directory.parent.name, json.dumps(order.job.to_dict(), sort_keys=True)))
+        row = _row(order) or written
+        if row:
+            found[order.directory] = row
+    return found

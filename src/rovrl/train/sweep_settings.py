@@ -19,6 +19,8 @@ class Setting(NamedTuple):
     methods: tuple[str, ...]
     seeds: int
     job: Job
+    beside: tuple[str, ...] = ("gspo",)
+    """Methods that are run for another table and shown in this one too."""
 
 
 _BASE = Job(record=False, checkpoint_every=20)
@@ -27,7 +29,7 @@ MAIN = (
     Setting("clean", "clean score rewards", ABLATION, 5, _BASE.with_(contamination=())),
 )
 FURTHER = (
-    Setting("spiked", "10 % spikes, score rewards", RIVALS, 3, _BASE.with_(contamination=(SPIKES,))),
+    Setting("spiked", "10 % spikes, score rewards, rivals", RIVALS, 3, _BASE.with_(contamination=(SPIKES,)), THREE),
     Setting(
         "rule", "10 % spikes, 0/1 rewards", (THREE[0], "gspo-clamp", *THREE[1:]), 3,
         _BASE.with_(reward="rule", contamination=(SPIKES,)),
