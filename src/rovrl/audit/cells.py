@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from rovrl.errors import require
 pa = require("pyarrow", extra="report")
 
 
-class Batch:
+class Batch(ABC):
     """Some rows: their numbers in the file, and columns by name in three forms: numbers, texts, lists of numbers."""
 
     def __init__(self, rows: NDArray[np.int64], names: list[str]) -> None:
@@ -25,21 +26,21 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @abstractmethod
     def numbers(self, name: str) -> NDArray[np.float64]:
         """The column as float64; what is no number is NaN."""
-        raise NotImplementedError
 
+    @abstractmethod
     def texts(self, name: str) -> Any:
         """The column as a pyarrow string array; what is no text is written as JSON."""
-        raise NotImplementedError
 
     def labels(self, name: str) -> Any:
         """The column as any pyarrow array that can be compared with itself: cheaper than texts."""
         return self.texts(name)
 
+    @abstractmethod
     def lists(self, name: str) -> list[NDArray[np.float64] | None]:
         """The column as one array of numbers per row; None where there is no list of numbers."""
-        raise NotImplementedError
 
 
 class ArrowBatch(Batch):
