@@ -157,7 +157,7 @@ def test_methods_are_chosen_in_order_without_repetition():
 
 def test_the_evidence_is_the_main_table_first_seed_by_seed_then_the_rest():
     planned = list(sweep.planned("evidence"))
-    assert len(planned) == len({place for place, _ in planned}) == 101
+    assert len(planned) == len({place for place, _ in planned}) == 113
     main = planned[:50]
     assert {job.method for _, job in main} == set(sweep_settings.ABLATION)
     assert [job.seed for _, job in main] == sorted(job.seed for _, job in main)
@@ -165,12 +165,13 @@ def test_the_evidence_is_the_main_table_first_seed_by_seed_then_the_rest():
     assert {job.rollout for _, job in planned[50:]} == {None, "bfloat16"}
 
 
-def test_a_sweep_keeps_the_runs_of_its_jsonl_file_where_their_directories_are_gone(tmp_path, capsys):
+def test_a_sweep_keeps_the_runs_of_its_jsonl_file_where_their_directories_are_gone(tmp_path, capsys, monkeypatch):
     """As in a fresh clone: nothing is trained again, and no line is lost."""
+    monkeypatch.setattr(sweep, "run_all", lambda orders, *_, **__: pytest.fail(f"{len(orders)} runs would be repeated"))
     committed = Path(__file__).parents[2] / "results" / "embedded" / "runs.jsonl"
     (tmp_path / "runs.jsonl").write_text(committed.read_text())
     assert sweep.run(arguments("--sweep", "evidence", "--out", str(tmp_path))) == 0
-    assert "101 of 101 runs are finished" in capsys.readouterr().out
+    assert "113 of 113 runs are finished" in capsys.readouterr().out
     assert (tmp_path / "runs.jsonl").read_text() == committed.read_text()
     assert (tmp_path / "README.md").read_text() == (committed.parent / "README.md").read_text()
 
@@ -182,6 +183,8 @@ def test_a_line_of_another_job_is_no_finished_run(tmp_path):
     (tmp_path / "runs.jsonl").write_text(json.dumps(line) + "\n" + '{"cut off')
     assert list(sweep._kept(tmp_path, [order])) == [order.directory]
     (tmp_path / "runs.jsonl").write_text(json.dumps(line | {"job": job.with_(prompts=8).to_dict()}) + "\n")
+    assert not sweep._kept(tmp_path, [order])
+    (tmp_path / "runs.jsonl").write_text(json.dumps(line | {"job": job.to_dict() | {"unheard_of": 1}}) + "\n")
     assert not sweep._kept(tmp_path, [order])
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.train.chart import STYLE, line_chart
-from rovrl.train.compare import percent, points, table, title
+from rovrl.train.compare import by_method, final_verdicts, percent, points, table, title
+from rovrl.train.evaluate import paired_difference
 from rovrl.train.page import accuracy_series
 from rovrl.train.sweep_settings import FURTHER, MAIN, SETTINGS, Setting
 
@@ -81,11 +82,23 @@ def _section(stage: Setting, rows: Sequence[dict[str, Any]]) -> str:
         difference = points(row.difference) if row.difference else ""
         cells = [title(row.method), percent(row.after), sd, difference, _curve_text(runs)]
         lines.append("| " + " | ".join(cells + [_average(runs, name) for name in LOGGED]) + " |")
+    lines += _differences(stage, mine)
     absent = [title(m) for m in wanted if m not in methods]
     notes = [f"Not run yet: {'; '.join(absent)}."] if absent else []
     if len(shared) < stage.seeds:
         notes.append(f"{stage.seeds - len(shared)} of {stage.seeds} planned seeds are missing.")
     return "\n".join(lines) + "\n" + (f"\n{' '.join(notes)}\n" if notes else "")
+
+
+def _differences(stage: Setting, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The setting's own comparisons, paired by seed and problem, as a list below its table."""
+    finals = {method: final_verdicts(runs) for method, runs in by_method(rows).items()}
+    found = [
+        f"- {title(ours)} minus {title(theirs)}: {points(paired_difference(finals[ours], finals[theirs]))}"
+        for ours, theirs in stage.pairs
+        if ours in finals and theirs in finals
+    ]
+    return ["", *found] if found else []
 
 
 def _seeds(rows: Sequence[dict[str, Any]], method: str) -> set[int]:

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,11 +89,13 @@ def _row(order: Order) -> dict[str, Any] | None:
 
 def _kept(out: Path, orders: Sequence[Order]) -> dict[Path, dict[str, Any]]:
     """The finished runs by directory, from the directories or from OUT/runs.jsonl, where the job is still the planned one."""
-    lines = {(row["setting"], json.dumps(row["job"], sort_keys=True)): row for row in read_lines(out / "runs.jsonl")}
+    written: dict[tuple[str, Job], dict[str, Any]] = {}
+    for row in read_lines(out / "runs.jsonl"):
+        with suppress(TypeError, RovrlError):  # a job of another version
+            written[row["setting"], Job.from_dict(row["job"])] = row
     found = {}
     for order in orders:
-        written = lines.get((order.directory.parent.name, json.dumps(order.job.to_dict(), sort_keys=True)))
-        row = _row(order) or written
+        row = _row(order) or written.get((order.directory.parent.name, order.job))
         if row:
             found[order.directory] = row
     return found

@@ -7,8 +7,15 @@ from typing import NamedTuple
 from rovrl.train.job import SPIKES, Job
 
 ABLATION = ("gspo", "rovr-adv", "softrovr", "rovr-gspo", "rovr-gspo-adaptive")
-RIVALS = ("center", "gspo-clamp", "winsor", "median-mad")
+RIVALS = ("center", "gspo-clamp", "winsor", "median-mad", "rovr-adv-adaptive", "winsor-softrovr")
+LIKE_WITH_LIKE = (
+    ("rovr-gspo", "winsor"),
+    ("rovr-adv-adaptive", "winsor"),
+    ("rovr-gspo", "winsor-softrovr"),
+    ("rovr-gspo-adaptive", "winsor-softrovr"),
+)
 THREE = ("gspo", "rovr-gspo", "rovr-gspo-adaptive")
+CHANNELS = (("rovr-gspo", "rovr-adv"), ("rovr-gspo", "softrovr"), ("rovr-gspo-adaptive", "rovr-gspo"))
 
 
 class Setting(NamedTuple):
@@ -21,18 +28,28 @@ class Setting(NamedTuple):
     job: Job
     beside: tuple[str, ...] = ("gspo",)
     """Methods that are run for another table and shown in this one too."""
+    pairs: tuple[tuple[str, str], ...] = (("rovr-gspo-adaptive", "rovr-gspo"),)
+    """Differences that a reader asks for besides those to GSPO."""
 
 
 _BASE = Job(record=False, checkpoint_every=20)
 MAIN = (
-    Setting("spiked", "10 % spikes, score rewards", ABLATION, 5, _BASE.with_(contamination=(SPIKES,))),
-    Setting("clean", "clean score rewards", ABLATION, 5, _BASE.with_(contamination=())),
+    Setting("spiked", "10 % spikes, score rewards", ABLATION, 5, _BASE.with_(contamination=(SPIKES,)), pairs=CHANNELS),
+    Setting("clean", "clean score rewards", ABLATION, 5, _BASE.with_(contamination=()), pairs=CHANNELS),
 )
 FURTHER = (
-    Setting("spiked", "10 % spikes, score rewards, rivals", RIVALS, 3, _BASE.with_(contamination=(SPIKES,)), THREE),
+    Setting(
+        "spiked", "10 % spikes, score rewards, rivals", RIVALS, 3,
+        _BASE.with_(contamination=(SPIKES,)), THREE, LIKE_WITH_LIKE,
+    ),
+    Setting(
+        "clean", "clean score rewards, winsorised", ("winsor", "winsor-softrovr"), 3,
+        _BASE.with_(contamination=()), THREE, LIKE_WITH_LIKE,
+    ),
     Setting(
         "rule", "10 % spikes, 0/1 rewards", (THREE[0], "gspo-clamp", *THREE[1:]), 3,
         _BASE.with_(reward="rule", contamination=(SPIKES,)),
+        pairs=(("rovr-gspo", "gspo-clamp"), ("rovr-gspo-adaptive", "gspo-clamp")),
     ),
     Setting("five", "5 % spikes, score rewards", THREE, 3, _BASE.with_(contamination=("spikes:rate=0.05,size=16",))),
     Setting(
@@ -41,7 +58,7 @@ FURTHER = (
     ),
     Setting(
         "mismatch", "clean score rewards, responses from a bfloat16 copy", ("gspo", "softrovr", "rovr-gspo"), 3,
-        _BASE.with_(contamination=(), rollout="bfloat16"),
+        _BASE.with_(contamination=(), rollout="bfloat16"), pairs=(("rovr-gspo", "softrovr"),),
     ),
 )  # fmt: skip
 SETTINGS: dict[str, list[Setting]] = {}
