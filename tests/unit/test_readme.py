@@ -1,4 +1,4 @@
-"""Every python block of the README runs, in order and in a process of its own, and prints what the README says it prints."""
+"""Every python block of the README, and every one of docs/ that shows its output, runs and prints what the page says."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ def examples(text):
     """(code, expected output or None) per python block; a ```text block right after one is its output."""
     blocks = list(BLOCK.finditer(text))
     out = []
-    for this, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for this, following in zip(blocks, [*blocks[1:], None], strict=False):  # a page may have no block
         if this[1] == "python":
             adjacent = (
                 following is not None and following[1] == "text" and not text[this.end() : following.start()].strip()
@@ -33,9 +33,17 @@ def test_the_readme_has_at_least_one_example_with_output():
     assert any(output for _, output in examples((ROOT / "README.md").read_text()))
 
 
-@pytest.mark.parametrize("number", range(len(examples((ROOT / "README.md").read_text()))))
-def test_the_readmes_code_prints_what_it_says(number, tmp_path):
-    code, expected = examples((ROOT / "README.md").read_text())[number]
+SHOWN = [("README.md", *example) for example in examples((ROOT / "README.md").read_text())]
+SHOWN += [
+    (page.name, code, output)
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for code, output in examples(page.read_text())
+    if output
+]
+
+
+@pytest.mark.parametrize(("page", "code", "expected"), SHOWN, ids=[f"{page}-{i}" for i, (page, *_) in enumerate(SHOWN)])
+def test_the_code_prints_what_the_page_says(page, code, expected, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr
     if expected is not None:

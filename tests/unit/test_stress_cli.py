@@ -97,7 +97,7 @@ def test_suggest_names_a_bound_for_these_rewards(tmp_path, capsys):
     write(tmp_path)
     assert main(["stress", "rewards", str(tmp_path), "--suggest", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    bounds = [s["credit_bound"] / found["within_group_scale"] for s in found["suggestions"]]
+    bounds = [s["credit_bound"] / found["spread"] for s in found["suggestions"]]
     assert bounds == pytest.approx([0.5, 1, 2, 3, 4, 6, 10])
     assert main(["stress", "rewards", str(tmp_path), "--suggest"]) == 0
     assert "credit_bound=" in capsys.readouterr().out

@@ -88,14 +88,14 @@ def _cell(middle: float, low: float, high: float) -> str:
 def _suggest(values: torch.Tensor, sigma: float, header: str, as_json: bool) -> int:
     scale, found = suggestions(values, RewardChannel(), sigma)
     if as_json:
-        print(json.dumps({"within_group_scale": scale, "suggestions": [asdict(s) for s in found]}, indent=1))
+        print(json.dumps({"spread": scale, "suggestions": [asdict(s) for s in found]}, indent=1))
         return 0
     if not found:
         print(f"{header}\nNo group has any contrast: there is nothing to choose a credit bound by.")
         return 0
-    print(f"{header}; within-group scale {scale:.4g}\n")
+    print(f"{header}; spread within groups {scale:.4g}\n")
     print(
-        f"{'κ / scale':>10} {'credit_bound':>13} {'credit_floor':>13} {'contrast kept at 16 σ':>23} {'clean correlation':>18}"
+        f"{'κ / spread':>10} {'credit_bound':>13} {'credit_floor':>13} {'contrast kept at 16 σ':>23} {'clean correlation':>18}"
     )
     for s in found:
         mark = "  <- adaptive" if s.multiple == 2.0 else ""
@@ -105,7 +105,7 @@ def _suggest(values: torch.Tensor, sigma: float, header: str, as_json: bool) -> 
         )
     print(
         '\nSmaller bounds keep more contrast when a reward is broken and bend clean advantages more. credit_bound="adaptive"'
-        f"\nkeeps κ at twice the scale of earlier steps; fixed numbers for these rewards: credit_bound={2 * scale:.3g}, "
+        f"\nkeeps κ at twice the spread of earlier steps; fixed numbers for these rewards: credit_bound={2 * scale:.3g}, "
         f"credit_floor={0.6 * scale:.3g}."
     )
     return 0

@@ -131,7 +131,7 @@ def summarize(values: Float[Tensor, " prompt"], draws: Tensor) -> tuple[float, f
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What a credit bound of `multiple` within-group scales would cost and buy on these rewards."""
+    """What a credit bound of `multiple` spreads would cost and buy on these rewards."""
 
     multiple: float
     credit_bound: float
