@@ -142,7 +142,7 @@ def findings(rows: list[Row]) -> dict[str, list[str]]:
     sentence = (
         f"on a single spike of 16 σ, winsorised rewards keep {kept['winsor']:.3f} of the clean contrast and median/MAD "
         f"{kept['median_mad']:.3f}; bounded credit at the paper's κ = 1 keeps {kept['credit']:.3f}, and with our adaptive "
-        f"bound (twice the within-group scale) {kept['credit_adaptive']:.3f}. κ = 1 is six within-group standard deviations "
+        f"bound (twice the spread within groups) {kept['credit_adaptive']:.3f}. κ = 1 is six within-group standard deviations "
         "of these rewards: docs/choosing-kappa.md."
     )
     return {"tab:reward_contamination": [sentence]}
