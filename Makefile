@@ -32,7 +32,7 @@ check: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" --ignore tests/integration --ignore tests/reproduction
 
 test: $(STAMP)
 	$(BIN)/ruff check
