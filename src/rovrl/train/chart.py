@@ -10,6 +10,8 @@ from typing import NamedTuple
 COLOURS = ("#b3541e", "#1f6fb2", "#3d8b57", "#7a4fa3", "#8a8a1a", "#a83266")
 DASHES = ("", "", "6 3", "2 3", "8 3 2 3", "4 4")
 WIDTH, HEIGHT = 640, 300
+MOST_BANDS = 6
+"""Of more lines the bands would only hide each other."""
 LEFT, RIGHT, TOP, BOTTOM = 56, 180, 16, 44
 
 
@@ -42,8 +44,8 @@ def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str,
     ]
     ends = _spread([frame.y(s.y[-1]) for s in lines])
     for i, (line, end) in enumerate(zip(lines, ends, strict=True)):
-        colour, dash = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
-        if line.low:
+        colour, dash = COLOURS[i % len(COLOURS)], DASHES[(i + i // len(COLOURS)) % len(DASHES)]
+        if line.low and len(lines) <= MOST_BANDS:
             edge = [*zip(line.x, line.high, strict=True), *reversed(list(zip(line.x, line.low, strict=True)))]
             parts.append(f'<polygon points="{frame.points(edge)}" fill="{colour}" opacity="0.15"/>')
         points = frame.points(list(zip(line.x, line.y, strict=True)))

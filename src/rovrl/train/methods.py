@@ -48,9 +48,7 @@ METHODS: Mapping[str, Method] = {
     "gspo-clamp": Method("GSPO, clamped rewards", clamp=True),
     "rovr-gspo-clamp": Method("RoVR-GSPO, clamped rewards", reward_channel={}, ratio_channel={}, clamp=True),
     "winsor": Method("winsorised rewards", reward_channel={}, advantage="winsor"),
-    "winsor-softrovr": Method(
-        "winsorised rewards and SoftRoVR", reward_channel={}, ratio_channel={}, advantage="winsor"
-    ),
+    "winsor-softrovr": Method("winsorised, SoftRoVR", reward_channel={}, ratio_channel={}, advantage="winsor"),
     "median-mad": Method("median and MAD", reward_channel={}, advantage="median_mad"),
     "shortest-half": Method("shortest half", reward_channel={}, advantage="shortest_half"),
     "rloo": Method("RLOO", reward_channel={}, advantage="rloo"),

@@ -31,6 +31,11 @@ class Setting(NamedTuple):
     pairs: tuple[tuple[str, str], ...] = (("rovr-gspo-adaptive", "rovr-gspo"),)
     """Differences that a reader asks for besides those to GSPO."""
 
+    @property
+    def figure(self) -> str:
+        """The name of the file with its learning curves."""
+        return f"{self.name}.svg" if self.beside == ("gspo",) else f"{self.name}-rivals.svg"
+
 
 _BASE = Job(record=False, checkpoint_every=20)
 MAIN = (
@@ -61,6 +66,3 @@ FURTHER = (
         _BASE.with_(contamination=(), rollout="bfloat16"), pairs=(("rovr-gspo", "softrovr"),),
     ),
 )  # fmt: skip
-SETTINGS: dict[str, list[Setting]] = {}
-for _setting in (*MAIN, *FURTHER):
-    SETTINGS.setdefault(_setting.name, []).append(_setting)
