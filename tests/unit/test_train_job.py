@@ -176,6 +176,14 @@ def test_a_sweep_keeps_the_runs_of_its_jsonl_file_where_their_directories_are_go
     assert (tmp_path / "README.md").read_text() == (committed.parent / "README.md").read_text()
 
 
+def test_lines_that_a_sweep_does_not_know_are_put_aside_before_it_writes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "planned", lambda _: iter(()))
+    (tmp_path / "runs.jsonl").write_text('{"x": 1}\n')
+    assert sweep.run(arguments("--sweep", "evidence", "--out", str(tmp_path))) == 0
+    assert "holds lines of other runs" in capsys.readouterr().out
+    assert (tmp_path / "runs.before.jsonl").read_text() == '{"x": 1}\n'
+
+
 def test_a_line_of_another_job_is_no_finished_run(tmp_path):
     (place, job), *_ = sweep.planned("evidence")
     order = sweep.Order(job, tmp_path / "runs" / place)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -37,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else RESULTS
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
     kept = _kept(out, orders)
+    _put_strangers_aside(out, len(kept))
     missing = [order for order in orders if order.directory not in kept]
     print(f"{len(kept)} of {len(orders)} runs are finished in {out}", flush=True)
     if missing:
@@ -87,11 +89,19 @@ def _row(order: Order) -> dict[str, Any] | None:
     return {"setting": order.directory.parent.name} | result | {"versions": versions}
 
 
+def _put_strangers_aside(out: Path, kept: int) -> None:
+    """Copies OUT/runs.jsonl before it is written anew, if it holds lines that the sweep would not write again."""
+    path, aside = out / "runs.jsonl", out / "runs.before.jsonl"
+    if path.exists() and len(path.read_text().splitlines()) > kept:
+        shutil.copyfile(path, aside)
+        print(f"{path} holds lines of other runs, which stay in {aside}", flush=True)
+
+
 def _kept(out: Path, orders: Sequence[Order]) -> dict[Path, dict[str, Any]]:
     """The finished runs by directory, from the directories or from OUT/runs.jsonl, where the job is still the planned one."""
     written: dict[tuple[str, Job], dict[str, Any]] = {}
     for row in read_lines(out / "runs.jsonl"):
-        with suppress(TypeError, RovrlError):  # a job of another version
+        with suppress(KeyError, TypeError, RovrlError):  # a job of another version, or no run at all
             written[row["setting"], Job.from_dict(row["job"])] = row
     found = {}
     for order in orders:
