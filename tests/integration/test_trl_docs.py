@@ -43,11 +43,12 @@ def test_the_settings_in_the_guide_are_fields_of_the_configuration():
 
 
 @pytest.mark.slow
-def test_a_run_logs_every_metric_in_training(tmp_path):
-    trainer = tiny.trainer(tmp_path)
+@pytest.mark.parametrize(("credit_bound", "absent"), [(1.0, {"lagged_spread"}), ("adaptive", set())])
+def test_a_run_logs_every_metric_in_training(credit_bound, absent, tmp_path):
+    trainer = tiny.trainer(tmp_path, reward_channel={"credit_bound": credit_bound})
     trainer.train()
     logged = {name for entry in trainer.state.log_history for name in entry if name.startswith("rovr/")}
-    assert logged == {f"rovr/{name}" for name in METRICS}
+    assert logged == {f"rovr/{name}" for name in METRICS if name not in absent}
 
 
 @pytest.mark.slow
