@@ -45,11 +45,12 @@ def channel_for_step(
     On the very first step these are this batch's own. `lagged` then takes this batch in. With scale_source="auto" the
     number is used if any group of the batch is cut into blocks of fewer than four.
     """
-    scale_now, spread_now = batch_scales(*_buckets(rewards, group_ids), channel)
+    values, buckets = _buckets(rewards, group_ids)
+    scale_now, spread_now = batch_scales(values, buckets, channel)
     scale = lagged.value if lagged.value is not None else scale_now
     resolved = resolve(channel, scale, spread=lagged.spread if lagged.spread is not None else spread_now)
     lagged.update(scale_now, spread_now)
-    if channel.scale_source == "auto" and _has_small_blocks(as_rewards(rewards), group_ids, channel):
+    if channel.scale_source == "auto" and _has_small_blocks([size for size, _, _ in buckets], channel):
         resolved = RewardChannel.from_dict(resolved.to_dict() | {"scale_source": max(scale, channel.scale_floor)})
     return resolved
 
@@ -71,8 +72,6 @@ def _buckets(rewards: Rewards, group_ids: GroupIds) -> tuple[Tensor, list[Bucket
     return values.double(), list(buckets_of(values.isfinite(), group.to(values.device), num_groups))
 
 
-def _has_small_blocks(values: Tensor, group_ids: GroupIds, channel: RewardChannel) -> bool:
-    group, num_groups = group_codes(group_ids, len(values))
-    sizes = {size for size, _, _ in buckets_of(values.isfinite(), group.to(values.device), num_groups)}
+def _has_small_blocks(sizes: Sequence[int], channel: RewardChannel) -> bool:
     chosen = [Blocks.contiguous(size, channel.num_blocks) for size in sizes if size >= channel.num_blocks]
     return any(min(b.sizes) < SMALL_BLOCK and not guarded(b, b.n, channel)[1] for b in chosen)

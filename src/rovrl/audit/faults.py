@@ -7,179 +7,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rovrl.audit.codes import thresholds
 from rovrl.audit.findings import Evidence, findings
 from rovrl.audit.ratios import RatioTable, weights
 from rovrl.audit.rollouts import Rollouts
 from rovrl.audit.rows import Notes
+from rovrl.audit.simulated import FAULTS, GROUP, PROMPTS, STEPS, TOKENS, WORLDS, Run
 from rovrl.audit.statistics import group_table
 from rovrl.audit.tables import pa
 from rovrl.config import RatioChannel, RewardChannel
-
-STEPS, PROMPTS, GROUP, TOKENS = 24, 8, 16, 64
-Array = NDArray[np.float64]
-Generator = np.random.Generator
-
-
-@dataclass
-class Run:
-    """A simulated run: rewards [step, prompt, response], and token log-ratios [response, token] of its last step."""
-
-    reward: Array
-    ratios: Array
-    shuffled: bool = False
-    repeat: NDArray[np.int64] | None = None
-    """Group numbers in the order in which they are logged; None: each once."""
-
-
-def score_run(generator: Generator) -> Run:
-    """Rewards like a learned one: an offset per prompt, a small contrast, noise (the paper's published reward facts)."""
-    right = generator.random((STEPS, PROMPTS, GROUP)) < generator.beta(1.5, 1.5, (STEPS, PROMPTS, 1))
-    offset = generator.normal(0, 1.15, (STEPS, PROMPTS, 1))
-    return Run(offset + 0.33 * right + generator.normal(0, 0.05, right.shape), _ratios(generator))
-
-
-def rule_run(generator: Generator) -> Run:
-    """0/1 rewards of a verifier; prompts differ in difficulty, and the policy gets better over the steps."""
-    skill = np.linspace(-0.5, 1.5, STEPS)[:, None, None]
-    chance = 1 / (1 + np.exp(-(skill + generator.normal(0, 1.5, (STEPS, PROMPTS, 1)))))
-    return Run((generator.random((STEPS, PROMPTS, GROUP)) < chance).astype(np.float64), _ratios(generator))
-
-
-def graded_run(generator: Generator) -> Run:
-    """A few marks added up: format 0.1, parts 0 to 0.6 in tenths, the answer 0.3."""
-    ability = generator.beta(2, 2, (STEPS, PROMPTS, 1))
-    shape = (STEPS, PROMPTS, GROUP)
-    form = 0.1 * (generator.random(shape) < 0.9)
-    parts = generator.binomial(6, np.broadcast_to(ability, shape)) / 10
-    return Run(np.round(form + parts + 0.3 * (generator.random(shape) < ability), 10), _ratios(generator))
-
-
-def heavy_run(generator: Generator) -> Run:
-    """Heavy-tailed rewards without any fault (t with 3 degrees of freedom): what they do to a group is real all the same."""
-    shape = (STEPS, PROMPTS, GROUP)
-    return Run(generator.normal(0, 1, (STEPS, PROMPTS, 1)) + generator.standard_t(3, shape), _ratios(generator))
-
-
-def _ratios(generator: Generator) -> Array:
-    """Token log-ratios after a few updates: most tokens barely move, a few carry the change."""
-    small = generator.normal(0, 1e-3, (PROMPTS * GROUP, TOKENS))
-    carry = generator.random(small.shape) < 0.1
-    return small + carry * generator.normal(0, 6e-3, small.shape)
-
-
-WORLDS: dict[str, Callable[[Generator], Run]] = {
-    "score": score_run,
-    "rule": rule_run,
-    "graded": graded_run,
-    "heavy": heavy_run,
-}
-
-
-def _spread(run: Run) -> float:
-    return float(np.std(run.reward))
-
-
-def spikes(rate: float, size: float) -> Callable[[Run, Generator], Run]:
-    """Adds ±`size` standard deviations of all rewards to a share of them."""
-
-    def plant(run: Run, generator: Generator) -> Run:
-        hit = generator.random(run.reward.shape) < rate
-        sign = np.where(generator.random(run.reward.shape) < 0.5, 1, -1)
-        return replace(run, reward=run.reward + hit * sign * size * _spread(run))
-
-    return plant
-
-
-def stuck(steps: int) -> Callable[[Run, Generator], Run]:
-    """The grader returns 0 for every response of some consecutive steps."""
-
-    def plant(run: Run, generator: Generator) -> Run:
-        reward = run.reward.copy()
-        first = int(generator.integers(4, STEPS - steps - 3))
-        reward[first : first + steps] = 0.0
-        return replace(run, reward=reward)
-
-    return plant
-
-
-def missing(rate: float) -> Callable[[Run, Generator], Run]:
-    """NaN in place of a share of the rewards."""
-    return lambda run, g: replace(run, reward=np.where(g.random(run.reward.shape) < rate, np.nan, run.reward))
-
-
-def repeated(share: float, whole_steps: bool) -> Callable[[Run, Generator], Run]:
-    """Groups logged twice: whole steps, or single groups anywhere."""
-
-    def plant(run: Run, generator: Generator) -> Run:
-        order = np.arange(STEPS * PROMPTS)
-        if whole_steps:
-            again = generator.choice(STEPS, max(1, round(share * STEPS)), replace=False)
-            extra = np.concatenate([order.reshape(STEPS, PROMPTS)[step] for step in again])
-        else:
-            extra = generator.choice(order, max(1, round(share * len(order))), replace=False)
-        return replace(run, repeat=np.concatenate([order, extra]))
-
-    return plant
-
-
-def wrong_groups(run: Run, generator: Generator) -> Run:
-    """Rows of a step interleaved before they were cut into groups: a group holds responses to many prompts."""
-    return replace(run, reward=run.reward.transpose(0, 2, 1).reshape(run.reward.shape), shuffled=True)
-
-
-def scale_jump(factor: float) -> Callable[[Run, Generator], Run]:
-    """All rewards multiplied from some step on."""
-
-    def plant(run: Run, generator: Generator) -> Run:
-        reward = run.reward.copy()
-        reward[int(generator.integers(6, STEPS - 6)) :] *= factor
-        return replace(run, reward=reward)
-
-    return plant
-
-
-def bursts(rate: float, size: float) -> Callable[[Run, Generator], Run]:
-    """A fifth of the tokens of some responses, in a row, moved by `size`."""
-
-    def plant(run: Run, generator: Generator) -> Run:
-        ratios, width = run.ratios.copy(), TOKENS // 5
-        for row in np.flatnonzero(generator.random(len(ratios)) < rate).tolist() or [0]:
-            first = int(generator.integers(0, TOKENS - width))
-            ratios[row, first : first + width] += size
-        return replace(run, ratios=ratios)
-
-    return plant
-
-
-FAULTS: dict[str, tuple[Callable[[Run, Generator], Run], set[str]]] = {
-    "spikes of 4 sd, 1 %": (spikes(0.01, 4), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 8 sd, 0.2 %": (spikes(0.002, 8), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 8 sd, 1 %": (spikes(0.01, 8), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 16 sd, 1 %": (spikes(0.01, 16), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 16 sd, 10 %": (spikes(0.10, 16), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 1000 sd, 20 %": (spikes(0.20, 1000), {"dominating_rewards", "contrast_lost"}),
-    "grader stuck, 1 step": (stuck(1), {"stuck_grader"}),
-    "grader stuck, 4 steps": (stuck(4), {"stuck_grader"}),
-    "NaN rewards, 0.5 %": (missing(0.005), {"nonfinite_rewards"}),
-    "NaN rewards, 5 %": (missing(0.05), {"nonfinite_rewards"}),
-    "steps logged twice, 10 %": (repeated(0.1, True), {"repeated_groups"}),
-    "single groups repeated, 5 %": (repeated(0.05, False), {"repeated_groups"}),
-    "wrong group ids": (wrong_groups, {"groups_alike", "mixed_prompts"}),
-    "scale jumps by 10": (scale_jump(10.0), {"scale_jump"}),
-    "scale jumps to a tenth": (scale_jump(0.1), {"scale_jump"}),
-    "token bursts of 0.1, 2 %": (bursts(0.02, 0.1), {"ratio_bursts"}),
-    "token bursts of 1, 5 %": (bursts(0.05, 1.0), {"ratio_bursts"}),
-}
-"""Name -> (how it is planted, the codes of which one must be reported)."""
 
 
 def codes(run: Run, channel: RewardChannel = RewardChannel(), ratio: RatioChannel = RatioChannel()) -> set[str]:  # noqa: B008 - frozen

@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 from rovrl.audit.certificate import certificate
 from rovrl.audit.codes import thresholds
 from rovrl.audit.findings import Evidence, findings
+from rovrl.audit.prompts import mixed_prompts
 from rovrl.audit.ratios import has_tokens, ratio_table
 from rovrl.audit.read_records import RecordReader
 from rovrl.audit.read_table import TableReader, table_files
 from rovrl.audit.read_trl import TrlReader
 from rovrl.audit.read_verl import VerlReader
 from rovrl.audit.repeats import check_group_size, drop_evaluation, drop_repeats, split_runs
-from rovrl.audit.result import AuditResult, step_table, summarise
+from rovrl.audit.result import AuditResult
 from rovrl.audit.rollouts import Progress, Rollouts, load
 from rovrl.audit.rows import STATISTICS, Columns, Notes, Reader
 from rovrl.audit.statistics import GroupTable, group_table
-from rovrl.audit.tables import READ, columns_of, pc, refusal
+from rovrl.audit.tables import READ, columns_of, refusal
+from rovrl.audit.totals import step_table, summarise
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import GRPO_EPSILON, METHODS, partition
@@ -32,7 +34,6 @@ from rovrl.errors import RovrlError
 READERS = {"records": RecordReader, "trl": TrlReader, "verl": VerlReader, "table": TableReader}
 """Kinds of dumps, in the order in which they are tried."""
 MATCH_GROUPS = 500
-PROMPT_ROWS = 131_072
 TRL_EPSILON = 1e-4
 
 
@@ -95,7 +96,7 @@ def judge(
     ratios = None
     if has_tokens(reader, files):
         ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
-    mixed = _mixed_prompts(reader, files)
+    mixed = mixed_prompts(reader, files)
     trained_with = getattr(reader, "method", None) or _trained_with(rollouts, table, channels)
     return AuditResult(
         path=path,
@@ -205,45 +206,6 @@ def _trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, Rew
             if np.median(error) < 1e-2:  # TRL logs float32, and implementations differ in the epsilon under 1 %
                 return name
     return "other"
-
-
-def _mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:
-    """(groups with different prompts, groups looked at) among the first rows; (0, 0) where prompts define the groups."""
-    if reader.by_runs or reader.repeats:
-        return 0, 0
-    mixed: dict[tuple[int, object], bool] = {}
-    seen: dict[tuple[int, object], str | None] = {}
-    left = PROMPT_ROWS
-    for file in files:
-        for chunk in reader.chunks(file, frozenset({"reward", "prompt"}), Notes()):
-            if chunk.prompt is None or chunk.group is None:
-                return 0, 0
-            _compare_prompts(chunk, seen, mixed)
-            left -= len(chunk)
-            if left <= 0:
-                return sum(mixed.values()), len(mixed)
-    return sum(mixed.values()), len(mixed)
-
-
-def _compare_prompts(chunk: Any, seen: dict, mixed: dict) -> None:
-    """Only rows where the prompt or the group differs from the row before are looked at one by one."""
-    if not len(chunk):
-        return
-    changes = [0]
-    if len(chunk) > 1:
-        group = chunk.group.cast("large_string")
-        other = pc.or_kleene(
-            pc.not_equal(group.slice(1), group.slice(0, len(group) - 1)),
-            pc.not_equal(chunk.prompt.slice(1), chunk.prompt.slice(0, len(group) - 1)),
-        )
-        changes += (np.flatnonzero(pc.fill_null(other, True).to_numpy(zero_copy_only=False)) + 1).tolist()
-    for row in changes:
-        name = (int(chunk.step[row]), chunk.group[row].as_py())
-        prompt = chunk.prompt[row].as_py()
-        if name in seen:
-            mixed[name] = mixed[name] or prompt != seen[name]
-        else:
-            seen[name], mixed[name] = prompt, False
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 
 from rovrl.audit import dominance
+from rovrl.audit.by_step import channels_by_step, sharing_settings
 from rovrl.audit.rollouts import Progress, Rollouts
 from rovrl.config import RewardChannel
-from rovrl.credit import GRPO_EPSILON, METHODS, needs_scale, partition
+from rovrl.credit import GRPO_EPSILON, METHODS, partition
 from rovrl.diagnostics import contrast
 from rovrl.robust.location import rovr_parts
-from rovrl.robust.scale import LaggedScale
-from rovrl.scales import channel_for_step
 
 SIGN_TOLERANCE = 1e-9
 """In standard deviations: an advantage this near to 0 has no sign."""
@@ -89,7 +88,7 @@ def group_table(
     values, start = _finite(rollouts)
     table.finite = np.diff(start)
     table.single = table.finite < 2
-    channels = _channels(rollouts, table.finite, channel)
+    channels = channels_by_step(rollouts, table.finite, channel)
     trimmed = {}
     for n, groups in _sizes(table.finite):
         rewards = _rows(values, start, groups, n)
@@ -100,7 +99,7 @@ def group_table(
     done = 0
     for n, (groups, rewards, trim) in trimmed.items():
         _moments(table, groups, rewards, trim)
-        for settings, part in _parts(rollouts.step[groups], channels):
+        for settings, part in sharing_settings(rollouts.step[groups], channels):
             _reference(table, groups[part], rewards[part], n, settings)
         _dominance(table, groups, rewards, trim, spread[groups], rollouts.step, channels)
         _flips(table, groups, rewards)
@@ -212,7 +211,7 @@ def _dominance(
     with np.errstate(invalid="ignore"):
         kept = (rest[loses] + GRPO_EPSILON) / (table.deviation[hit] + GRPO_EPSILON)
     table.lost[hit] = 1 - np.minimum(np.nan_to_num(kept), 1.0)
-    for settings, part in _parts(step[hit], channels):
+    for settings, part in sharing_settings(step[hit], channels):
         members = hit[part]
         table.lost_credit[members] = _lost_by_credit(
             rewards[loses][part], count[loses][part], low[loses][part], settings
@@ -244,28 +243,3 @@ def _flips(table: GroupTable, groups: Counts, rewards: Array) -> None:
         between = ((rewards > lower) & (rewards < upper)).sum(1)  # above one center and below the other
     table.shift[groups] = reference - mean
     table.flips[groups] = np.where(table.tied[groups], 0, between)
-
-
-def _channels(rollouts: Rollouts, finite: Counts, channel: RewardChannel) -> dict[int, RewardChannel]:
-    """The settings by step; one entry under -1 if they need no scale of earlier steps."""
-    sizes = np.unique(finite[finite >= 2]).tolist()
-    if not any(needs_scale(channel, partition(n, channel)[0]) for n in sizes):
-        return {-1: channel}
-    lagged, channels = LaggedScale(), {}
-    group = np.repeat(np.arange(rollouts.groups), rollouts.size)
-    for step in np.unique(rollouts.step).tolist():
-        rows = rollouts.step[group] == step
-        rewards = torch.from_numpy(rollouts.reward[rows])
-        channels[step] = channel_for_step(channel, lagged, rewards, group[rows])
-    return channels
-
-
-def _parts(
-    step: Counts, channels: dict[int, RewardChannel]
-) -> Iterator[tuple[RewardChannel, NDArray[np.int64] | slice]]:
-    """The groups that share settings, with them."""
-    if -1 in channels:
-        yield channels[-1], slice(None)
-        return
-    for number in np.unique(step).tolist():
-        yield channels[number], np.flatnonzero(step == number)

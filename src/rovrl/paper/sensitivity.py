@@ -15,8 +15,7 @@ from rovrl.paper import token_stress
 from rovrl.paper.item import Check, Progress, Row, Table
 from rovrl.paper.plot import axes, plain_ticks
 from rovrl.paper.reward_contamination import stream
-from rovrl.robust.location import whole_scale
-from rovrl.robust.scale import median_of
+from rovrl.robust.location import pooled_whole_scale
 from rovrl.stress.ratios import Condition, calibrated, draw_positions, stress
 from rovrl.stress.rewards import Contender, measure, summarize
 from rovrl.weight import gspo_mean, soft_rovr
@@ -69,7 +68,7 @@ def _reward_rows(setting: Setting, generator: torch.Generator) -> Iterator[Row]:
     rewards = stream(setting.groups, 16, generator)
     sigma = float(rewards.std(correction=0))
     draws = torch.randint(setting.groups, (setting.replicates, setting.groups), generator=generator)
-    scale = median_of(whole_scale(rewards, RewardChannel()))  # of the clean rewards, as an earlier step would know it
+    scale = pooled_whole_scale(rewards, RewardChannel())  # of the clean rewards, as an earlier step would know it
     plain = METHODS["grpo"](rewards, partition(16, RewardChannel())[0], RewardChannel()).advantages
     for name, values in REWARD_GRID.items():
         for value in values:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from rovrl.config import RewardChannel
+from rovrl.credit import ADAPTIVE_BOUND, ADAPTIVE_FLOOR
 from rovrl.errors import RovrlError
 from rovrl.paper.show import progress_bar
 from rovrl.paper.token_stress import rows_for
@@ -98,15 +99,16 @@ def _suggest(values: torch.Tensor, sigma: float, header: str, as_json: bool) -> 
         f"{'κ / spread':>10} {'credit_bound':>13} {'credit_floor':>13} {'contrast kept at 16 σ':>23} {'clean correlation':>18}"
     )
     for s in found:
-        mark = "  <- adaptive" if s.multiple == 2.0 else ""
+        mark = "  <- adaptive" if s.multiple == ADAPTIVE_BOUND else ""
         print(
             f"{s.multiple:10g} {s.credit_bound:13.4g} {s.credit_floor:13.4g} {s.contrast_retention:23.3f} "
             f"{s.clean_correlation:18.4f}{mark}"
         )
     print(
         '\nSmaller bounds keep more contrast when a reward is broken and bend clean advantages more. credit_bound="adaptive"'
-        f"\nkeeps κ at twice the spread of earlier steps; fixed numbers for these rewards: credit_bound={2 * scale:.3g}, "
-        f"credit_floor={0.6 * scale:.3g}."
+        f"\nkeeps κ at twice the spread of earlier steps; fixed numbers for these rewards: "
+        f"credit_bound={ADAPTIVE_BOUND * scale:.3g}, "
+        f"credit_floor={ADAPTIVE_FLOOR * scale:.3g}."
     )
     return 0
 

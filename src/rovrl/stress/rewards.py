@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rovrl import baselines
 from rovrl.config import RewardChannel
-from rovrl.credit import METHODS, Credit, partition, resolve
+from rovrl.credit import ADAPTIVE_FLOOR, METHODS, Credit, partition, resolve
 from rovrl.diagnostics import clean_deviation, contrast_retention, displacement, scale_inflation
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import pooled_whole_scale
@@ -156,12 +156,14 @@ def suggestions(
     plain = METHODS["grpo"](rewards, blocks, channel).advantages
     found = []
     for multiple in multiples if scale > 0 else ():
-        settings = replace(channel, credit_bound=multiple * scale, credit_floor=0.6 * scale)
+        settings = replace(channel, credit_bound=multiple * scale, credit_floor=ADAPTIVE_FLOOR * scale)
         apply = _bound("credit", blocks, settings)
         kept = measure(rewards, Contender("credit", "", apply), 16 * sigma, sigma)["contrast_retention"]
         shaped = apply(rewards).advantages
         correlation = torch.corrcoef(torch.stack((plain.flatten(), shaped.flatten())))[0, 1]
         found.append(
-            Suggestion(multiple, multiple * scale, 0.6 * scale, float(kept.nanquantile(0.5)), float(correlation))
+            Suggestion(
+                multiple, multiple * scale, ADAPTIVE_FLOOR * scale, float(kept.nanquantile(0.5)), float(correlation)
+            )
         )
     return scale, found

@@ -124,13 +124,8 @@ def center_rows(x, keep, width, center, solved):
 
     No kept element: 0. solved[row] is False where the slower solver is needed (huge outliers, non-finite entries).
     """
-    values, kept, work, u = (
-        np.empty((x.shape[1], LANES)),
-        np.empty((x.shape[1], LANES)),
-        np.empty((6, LANES)),
-        np.empty(LANES),
-    )
-    count = np.empty(LANES)
+    values, kept = np.empty((x.shape[1], LANES)), np.empty((x.shape[1], LANES))
+    work, u, count = np.empty((6, LANES)), np.empty(LANES), np.empty(LANES)
     for first in range(0, x.shape[0], LANES):
         n = x.shape[0] - first if x.shape[0] - first < LANES else LANES
         count[:] = x.shape[1]
@@ -247,35 +242,3 @@ def reference_rows(x, order, starts, offsets, constants, reference, nu, solved):
                 _count_steps(centers[b, :n], start[:n], scale, roots[b], offsets[k], constants[4], excess[:n])
         for i in range(n):
             reference[first + i] = start[i] - scale[i] / weight * excess[i]
-
-
-@vectorised
-def _bounded(x, center, bound, out):
-    """out = bound·r/√(1 + r²), r = (x - center)/bound; returns the largest magnitude."""
-    largest = 0.0
-    for i in range(x.size):
-        r = (x[i] - center) / bound
-        r = FAR if r > FAR else r
-        r = -FAR if r < -FAR else r
-        out[i] = bound * (r / math.sqrt(1.0 + r * r))
-    for i in range(x.size):
-        largest = abs(out[i]) if abs(out[i]) > largest else largest
-    return largest
-
-
-@entry
-def bounded_rows(x, center, bound, floor, out, scale):
-    """Fills out[row] with χ(x - center)/scale, χ bounded by `bound`, and scale[row] with √(floor² + mean χ²).
-
-    Squares are taken relative to the largest (or to 1), so that none overflows.
-    """
-    for row in range(x.shape[0]):
-        largest = _bounded(x[row], center[row], bound, out[row])
-        largest = largest if largest > 1.0 else 1.0
-        total = 0.0
-        for j in range(x.shape[1]):
-            share = out[row, j] / largest
-            total += share * share
-        scale[row] = largest * math.sqrt(total / x.shape[1] + floor / largest * (floor / largest))
-        for j in range(x.shape[1]):
-            out[row, j] /= scale[row]

@@ -13,7 +13,7 @@ from torch import Tensor
 from rovrl.config import RewardChannel
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.correction import quantile_grid
-from rovrl.robust.kernels import lanes
+from rovrl.robust.kernels import bounded, lanes
 
 
 def center_rows(x: Tensor, width: float, mask: Tensor | None, slower: Callable[..., Tensor]) -> Tensor:
@@ -54,7 +54,7 @@ def reference_rows(
 def bounded_rows(x: Tensor, center: Tensor, bound: float, floor: float) -> tuple[Tensor, Tensor]:
     """χ(x - center)/scale and scale = {floor² + mean χ²}^½ of every float64 row, χ(u) = u/√(1 + (u/bound)²)."""
     out, scale = torch.empty_like(x), torch.empty_like(center)
-    lanes.bounded_rows(x.detach().contiguous().numpy(), center.numpy(), bound, floor, out.numpy(), scale.numpy())
+    bounded.bounded_rows(x.detach().contiguous().numpy(), center.numpy(), bound, floor, out.numpy(), scale.numpy())
     return out, scale
 
 
