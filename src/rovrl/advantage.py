@@ -139,7 +139,7 @@ def _of_finite_groups(
     """
     size = rewards.shape[-1]
     chosen, _ = _blocks_for(size, size, blocks, channel, generator, method)
-    if needs_scale(channel, chosen):
+    if method != "loo" and needs_scale(channel, chosen):
         scale, spread = batch_scales(rewards.flatten(), [(size, slice(None), None)], channel)
         channel = resolve(channel, scale, chosen, spread=spread)
     return METHODS[method](rewards, chosen, channel).advantages
@@ -175,6 +175,8 @@ def _explain(
         scale, spread = batch_scales(x, buckets, channel)
         resolved = resolve(channel, scale, spread=spread)
         settings = {m: resolve(channel, scale, chosen, spread=spread) for m, (chosen, _) in partitions.items()}
+        if method == "loo":  # finds its numbers without the response's own reward; `resolved` is for the log
+            settings = dict.fromkeys(partitions, channel)
     else:
         resolved, settings = channel, dict.fromkeys(partitions, channel)
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from rovrl.config import ADAPTIVE, RewardChannel
 from rovrl.robust.blocks import Blocks, supports_budget
 from rovrl.robust.kernels import takes_lanes
-from rovrl.robust.location import REFERENCES, rovr_parts, scale_source
+from rovrl.robust.location import REFERENCES, rovr_parts, rovr_row_by_row, scale_source
+from rovrl.robust.spread import spread_of_others, without_each
 
 ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 0.6, 1e-6
 """credit_bound="adaptive" is 2 spreads (`rovrl.robust.spread`), credit_floor="adaptive" 0.6 of them; neither below 1e-6."""
@@ -85,23 +86,33 @@ def grpo(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardC
 def leave_one_out(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
     """(R_i - θ̂_{R,-i})/S_{-i}, eq:loo_advantage: reference and scale of response i from the others alone.
 
-    S_{-i} = {s_min² + mean_{j≠i} (R_j - θ̂_{R,-i})²}^½; `blocks` partitions the other G-1. `reference` and `scale` of the
-    result are the means over i, for the log.
+    S_{-i} = {s_min² + mean_{j≠i} (R_j - θ̂_{R,-i})²}^½; `blocks` partitions the other G-1. What is not a number yet comes
+    without R_i as well, else thm:crossfit_baseline would not hold: a "lagged" ν̂ is the sandwich scale of the other G-1,
+    an "adaptive" floor is `spread_of_others`. `reference` and `scale` of the result are the means over i, for the log.
     """
     group = rewards.shape[-1]
     step = max(1, MAX_LOO_ELEMENTS // (group * (group - 1)))
-    pieces = [_leave_one_out(piece, blocks, channel) for piece in rewards.split(step)]
+    floor = _floor_of_others(rewards, channel)
+    pieces = [
+        _leave_one_out(piece, blocks, channel, least)
+        for piece, least in zip(rewards.split(step), floor.split(step), strict=True)
+    ]
     reference, scale = (torch.cat([p[k] for p in pieces]) for k in range(2))
     return Credit(_residual(rewards, reference) / scale, reference.mean(-1), scale.mean(-1))
 
 
-def _leave_one_out(rewards: Tensor, blocks: Blocks, channel: RewardChannel) -> tuple[Tensor, Tensor]:
-    group = rewards.shape[-1]
-    others = torch.tensor([[j for j in range(group) if j != i] for i in range(group)], device=rewards.device)
-    rest = rewards[:, others]  # [batch, group, group - 1]
-    reference, _ = rovr_parts(rest, blocks, channel)
+def _leave_one_out(rewards: Tensor, blocks: Blocks, channel: RewardChannel, floor: Tensor) -> tuple[Tensor, Tensor]:
+    rest = without_each(rewards)
+    reference = rovr_row_by_row(rest, blocks, channel)
     residual = (rest - reference.unsqueeze(-1)).clamp(*_finite_range(rest))
-    return reference, _root_mean_square(residual, _number(channel.credit_floor) ** 2)
+    return reference, _root_mean_square(residual, floor**2)
+
+
+def _floor_of_others(rewards: Tensor, channel: RewardChannel) -> Tensor:
+    """s_min for each response [batch, group]: a number of the settings, or 0.6 spreads of rewards other than its own."""
+    if channel.credit_floor != ADAPTIVE:
+        return torch.full_like(rewards, _number(channel.credit_floor))
+    return (ADAPTIVE_FLOOR * spread_of_others(rewards)).clamp(min=ADAPTIVE_LEAST)
 
 
 METHODS: dict[str, Method] = {"grpo": grpo, "center": center, "loo": leave_one_out, "credit": credit}
@@ -124,8 +135,8 @@ def partition(size: int, channel: RewardChannel, generator: torch.Generator | No
 
 
 def guarded(blocks: Blocks, size: int, channel: RewardChannel) -> tuple[Blocks, bool]:
-    """`blocks` if they carry the declared budgets, else one block; and whether that is a fallback."""
-    declared = channel.failure_unit is not None
+    """`blocks` if they are the declared number and carry the budgets, else one block; and whether that is a fallback."""
+    declared = channel.failure_unit is not None and len(blocks.sizes) == channel.num_blocks
     if supports_budget(blocks.sizes, size, channel.arbitrary_blocks, channel.replaced_per_block, declared):
         return blocks, False
     return Blocks.contiguous(size, 1), True
@@ -171,8 +182,11 @@ def _finite_range(x: Tensor) -> tuple[float, float]:
     return torch.finfo(x.dtype).min, torch.finfo(x.dtype).max
 
 
-def _root_mean_square(u: Tensor, floor: float) -> Tensor:
-    """{floor + mean u²}^½ along the last axis; squares are taken relative to the largest, so that none overflows."""
+def _root_mean_square(u: Tensor, floor: float | Tensor) -> Tensor:
+    """{floor + mean u²}^½ along the last axis; squares are taken relative to the largest, so that none overflows.
+
+    `floor` is one number or one per row.
+    """
     largest = u.abs().amax(-1, keepdim=True).clamp(min=1.0)
     mean = ((u / largest) ** 2).mean(-1) + floor / largest.squeeze(-1) / largest.squeeze(-1)
     return largest.squeeze(-1) * mean.sqrt()

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from rovrl import ADVANTAGES, Blocks, RewardChannel, clip_branch, clipped_objective, rovr
 from rovrl import guarantees as g
-from rovrl.credit import credit_map
+from rovrl.credit import credit_map, partition
 from rovrl.diagnostics import sign_flips
+from rovrl.robust.location import whole_scale
+from rovrl.robust.spread import spread
 from rovrl.weight import gspo_mean
 
 BAND = {"clip_low": 0.2, "clip_high": 0.3}
@@ -193,6 +196,63 @@ def test_leave_one_out_advantages_point_along_the_policy_gradient_with_weight_w(
     policy = torch.softmax(logits, -1)
     truth = policy * (arm_rewards - policy @ arm_rewards)
     assert torch.allclose(estimate, g.crossfit_weight(scale, probability) * truth, atol=1e-12)
+
+
+DEFAULTS = {
+    "10": (10, {}),  # the other 9 in blocks of 3, which "auto" does not trust with a scale of their own
+    "11": (11, {}),
+    "8 without replacements": (8, {"replaced_per_block": 0}),
+    "lagged": (10, {"scale_source": "lagged"}),
+    "adaptive": (7, {"credit_bound": "adaptive", "credit_floor": "adaptive"}),
+}
+
+
+def from_the_others(rest: torch.Tensor, channel: RewardChannel) -> tuple[float, float]:
+    """θ̂_{R,-i} and S_{-i} from one row of other rewards and nothing else: its own scale as a pilot, its own spread."""
+    blocks, _ = partition(len(rest), channel)
+    nu = float(whole_scale(rest[None], channel).clamp(min=channel.scale_floor))
+    theta = float(rovr(rest, blocks, replace(channel, scale_source=nu)))
+    floor = max(0.6 * spread([rest[None]]), 1e-6) if channel.credit_floor == "adaptive" else channel.credit_floor
+    return theta, math.sqrt(floor**2 + float(((rest - theta) ** 2).mean()))
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_leave_one_out_at_the_default_settings_sees_nothing_of_its_own_reward(name):
+    """thm:crossfit_baseline, one prompt per call, every outcome: E[∇log π(Y_i) θ̂_{-i}/S_{-i}] = 0 to rounding."""
+    group, settings = DEFAULTS[name]
+    channel, logits, arm_rewards = RewardChannel(**settings), tensor([0.4, -0.4]), tensor([1.0, -0.5])
+    arms, probability, score = outcomes(logits, group)
+    rewards = arm_rewards[arms]
+    advantages = torch.stack([ADVANTAGES["loo"](row, channel) for row in rewards])
+    known = {
+        rest: from_the_others(tensor(rest), channel)
+        for rest in itertools.product(arm_rewards.tolist(), repeat=group - 1)
+    }
+    parts = [[known[(*row[:i], *row[i + 1 :])] for i in range(group)] for row in map(tuple, rewards.tolist())]
+    theta, scale = tensor(parts).unbind(-1)
+    assert torch.allclose(advantages, (rewards - theta) / scale, rtol=1e-9, atol=1e-9)
+    implied = rewards / scale - advantages  # θ̂/S as the advantage has it
+    leaked = (probability[:, None, None] * score * implied.unsqueeze(-1)).sum(0)
+    assert float((leaked * scale.min()).abs().max()) < 1e-12  # before: 0.0058 at G = 10
+
+
+@given(st.data())
+def test_a_leave_one_out_advantage_is_affine_in_its_own_reward(data):
+    group = data.draw(st.integers(4, 16))
+    settings = {"replaced_per_block": data.draw(st.sampled_from([0, 1]))}
+    settings |= data.draw(st.sampled_from([{}, {"scale_source": "lagged"}, {"credit_floor": "adaptive"}]))
+    prompts, i = data.draw(st.integers(1, 3)), data.draw(st.integers(0, group - 1))
+    x = tensor(
+        data.draw(
+            st.lists(st.lists(st.floats(-2, 2), min_size=group, max_size=group), min_size=prompts, max_size=prompts)
+        )
+    )
+    values = []
+    for own in (0.0, 1.0, 3.0):
+        x[0, i] = own
+        values.append(float(ADVANTAGES["loo"](x, RewardChannel(**settings))[0, i]))
+    a, b, c = values
+    assert (c - a) == pytest.approx(3 * (b - a), rel=1e-9, abs=1e-9 * max(map(abs, values)))
 
 
 @pytest.mark.parametrize(("logits", "arm_rewards", "group"), BANDITS)

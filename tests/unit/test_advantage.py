@@ -118,6 +118,12 @@ FALLBACKS = {
     "smaller blocks than the budget needs": ({}, 8, None),
     "fewer responses than blocks": ({}, 2, None),
     "unbalanced explicit blocks": ({}, 16, [[0, 1, 2], [3, 4, 5, 6], list(range(7, 16))]),
+    "more explicit blocks than declared": ({"replaced_per_block": 1}, 20, [list(range(b, 20, 5)) for b in range(5)]),
+    "fewer explicit blocks than declared": (
+        {"num_blocks": 5, "arbitrary_blocks": 0},
+        16,
+        [list(range(8)), list(range(8, 16))],
+    ),
 }
 
 

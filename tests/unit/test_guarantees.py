@@ -66,7 +66,8 @@ def test_reference_failure_is_the_worst_over_every_choice_of_arbitrary_blocks(da
     sizes = data.draw(sizes_)
     budgets = [data.draw(st.integers(0, n)) for n in sizes]
     q = data.draw(st.integers(0, math.ceil(len(sizes) / 2) - 1))
-    t, a, c = data.draw(positive_), data.draw(positive_), data.draw(positive_)
+    t, c = data.draw(positive_), data.draw(positive_)
+    a = data.draw(st.floats(0.05, 1)) * min(1 / c**2, 1 / (c * t))  # what a distribution can have
     choices = itertools.combinations(range(len(sizes)), len(sizes) - q)
     worst = max(naive_failure(t, sizes, budgets, honest, a, c) for honest in choices)
     assert g.reference_failure(t, sizes, budgets, q, a, c) == pytest.approx(worst, rel=1e-9)
@@ -89,8 +90,8 @@ def test_reference_failure_is_one_where_the_theorem_is_silent_and_below_one_wher
 @given(sizes_, st.floats(0.01, 0.5))
 def test_reference_failure_never_falls_when_the_adversary_gets_more(sizes, t):
     most = math.ceil(len(sizes) / 2) - 1
-    by_block = [g.reference_failure(10 * t, sizes, 0, q, 0.5, 1.0) for q in range(most + 1)]
-    by_replacement = [g.reference_failure(10 * t, sizes, s, 0, 0.5, 1.0) for s in range(min(sizes) + 1)]
+    by_block = [g.reference_failure(4 * t, sizes, 0, q, 0.5, 1.0) for q in range(most + 1)]
+    by_replacement = [g.reference_failure(4 * t, sizes, s, 0, 0.5, 1.0) for s in range(min(sizes) + 1)]
     for values in (by_block, by_replacement):
         assert all(later >= earlier - 1e-12 for earlier, later in itertools.pairwise(values))
 
@@ -98,7 +99,7 @@ def test_reference_failure_never_falls_when_the_adversary_gets_more(sizes, t):
 @given(sizes_, st.data())
 def test_partition_failure_is_the_failure_at_the_loads_plus_delta(sizes, data):
     m = data.draw(st.integers(0, sum(sizes)))
-    delta, t = data.draw(st.floats(1e-6, 0.5)), data.draw(positive_)
+    delta, t = data.draw(st.floats(1e-6, 0.5)), data.draw(st.floats(0.05, 1.4))
     N, B = sum(sizes), len(sizes)
     loads = [min(n, math.ceil(n * m / N + math.sqrt(n / 2 * math.log(B / delta)))) for n in sizes]
     assert list(g.partition_budgets(sizes, m, delta)) == loads

@@ -29,6 +29,14 @@ REFUSED = [
     ("t", lambda: g.block_tail("1", 5, 1, 0.5, 1.0)),
     ("t", lambda: g.block_tail(np.array([1.0, 2.0]), 5, 1, 0.5, 1.0)),
     ("a", lambda: g.block_tail(1.0, 5, 1, -0.5, 1.0)),
+    ("a", lambda: g.block_tail(3.0, 6, 1, 2.0, 1.0)),  # no score is steeper than 1/c²
+    ("a", lambda: g.block_tail(3.0, 6, 1, 0.5, 1.0)),  # no mean score passes 1/c
+    ("a", lambda: g.block_tail(1.0, 6, 1, 0.5, 1.0, radius=3.0)),
+    ("a", lambda: g.reference_failure(0.1, (5, 5, 5), 1, 1, 2.0, 1.0)),
+    ("a", lambda: g.reference_failure(3.0, (5, 5, 5), 1, 1, 0.5, 1.0)),
+    ("a", lambda: g.partition_failure(0.1, (5, 5, 5), 2, 2.0, 1.0, 0.05)),
+    ("a", lambda: g.finite_credit(0.1, (5, 5, 5), 1, 1, 2.0, 1.0, **CREDIT)),
+    ("radius", lambda: g.block_tail(1.0, 6, 1, 0.5, 1.0, radius=math.inf)),
     ("score_width", lambda: g.block_tail(1.0, 5, 1, 0.5, 0.0)),
     ("replaced", lambda: g.block_tail(1.0, 5, 6, 0.5, 1.0)),
     ("replaced", lambda: g.block_tail(1.0, 5, -1, 0.5, 1.0)),
@@ -134,7 +142,7 @@ def test_numbers_from_numpy_and_torch_are_taken_as_they_are():
 
 
 def test_extreme_but_allowed_numbers_give_numbers_not_overflow_errors():
-    assert g.block_tail(1e200, 5, 1, 1e100, 1.0) == 0.0
+    assert g.block_tail(1e200, 10**6, 1, 1e-200, 1.0) == 0.0
     assert g.credit_stability(1e300, 1e300, 1, 16, 1e200, 1e-200) == math.inf
     assert g.credit_fidelity(1e300, 1e-300) == math.inf
     assert g.contrast_retention(1.0, 1e300, 1e-300, 1e-300) == 0.0

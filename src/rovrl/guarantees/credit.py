@@ -75,7 +75,7 @@ def finite_credit(
     reward_error: float = math.inf,
     differing: int | None = None,
     correction: float | None = None,
-    radius: float = math.inf,
+    radius: float | None = None,
 ) -> FiniteCredit:
     """Bound on |Â_i − A_i^{θ,*}| for all responses at once, with its failure probability: cor:finite_credit.
 

@@ -22,7 +22,7 @@ def _refuse_unless(ok: bool, name: str, value: object, allowed: str) -> None:
         raise ValueError(f"{name} must be {allowed}, not {value!r}")
 
 
-_SLACK = 1 + 1e-12  # a mean of ψ' over equal values may exceed sup ψ' in the last bits
+SLACK = 1 + 1e-12  # a mean of ψ' over equal values may exceed sup ψ' in the last bits
 
 
 def finite(name: str, value: Any) -> float:
@@ -36,7 +36,7 @@ def positive(name: str, value: Any, *, most: float = math.inf) -> float:
     """`value` as a float; refused unless finite, above 0 and at most `most`."""
     allowed = "a finite number above 0" + (f" and at most {most:g}" if most < math.inf else "")
     number = _float(name, value, allowed)
-    _refuse_unless(0 < number <= most * _SLACK and math.isfinite(number), name, value, allowed)
+    _refuse_unless(0 < number <= most * SLACK and math.isfinite(number), name, value, allowed)
     return number
 
 
@@ -44,7 +44,7 @@ def non_negative(name: str, value: Any, *, most: float = math.inf) -> float:
     """`value` as a float; refused unless finite, at least 0 and at most `most`."""
     allowed = "a finite number of at least 0" + (f" and at most {most:g}" if most < math.inf else "")
     number = _float(name, value, allowed)
-    _refuse_unless(0 <= number <= most * _SLACK and math.isfinite(number), name, value, allowed)
+    _refuse_unless(0 <= number <= most * SLACK and math.isfinite(number), name, value, allowed)
     return number
 
 

@@ -3,9 +3,9 @@
 The probability statements share these premises. The clean observations are independent; the score separates, g(θ + u)
 ≤ −a u and g(θ − u) ≥ a u for 0 ≤ u ≤ r₀ with g(t) = E ψ_c(X − t); which blocks are arbitrary is fixed before the
 data, while what is put there, and up to s_b replacements inside every other block, may be chosen after seeing
-everything. a and r₀ are declared, not estimated from the same batch. Every distribution has a ≤ 1/c² and a r₀ ≤ M_c =
-1/c, so a declaration beyond that is a statement about nothing. The proofs use neither balance nor equality of the
-block sizes.
+everything. a and r₀ are declared, not estimated from the same batch. No distribution has a > 1/c² or a r₀ > M_c = 1/c,
+and such a declaration is refused. `radius` is r₀; if it is not given, the separation is assumed up to t and no further,
+which is all that the proofs use. They use neither balance nor equality of the block sizes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 from rovrl.guarantees.efficiency import density_sum, root_size_sum
-from rovrl.guarantees.premises import block_budgets, block_sizes, count, positive, probability
+from rovrl.guarantees.premises import SLACK, block_budgets, block_sizes, count, positive, probability
 
 
 def resolution(n: int) -> list[tuple[int, int]]:
@@ -42,18 +42,17 @@ def block_replacement(n: int, replaced: int, curvature: float, score_width: floa
     return 2 * count("replaced", replaced, 0, n) / (c * n * a0)
 
 
-def block_tail(t: float, n: int, replaced: int, a: float, score_width: float, *, radius: float = math.inf) -> float:
+def block_tail(t: float, n: int, replaced: int, a: float, score_width: float, *, radius: float | None = None) -> float:
     """p_b(t), the bound on each tail P(T_b > θ + t), P(T_b < θ − t) of an honest block's center: eq:block_mixed_tail.
 
         p_b(t) = exp[ −n_b/(2 M_c²) · (a t − 2 s_b M_c/n_b)₊² ],   M_c = 1/c
 
-    Needs 0 < t ≤ r₀ (`radius`), and the premises at the top of this file.
+    Needs 0 < t ≤ r₀ = `radius`, and the premises at the top of this file.
     """
-    t = _threshold(t, radius)
+    separation = score_separation(t, a, score_width, radius)
     n = count("n", n, 1)
     s = count("replaced", replaced, 0, n)
-    a, c = positive("a", a), positive("score_width", score_width)
-    excess = max(a * t * c - 2 * s / n, 0.0)  # in units of M_c
+    excess = max(separation - 2 * s / n, 0.0)  # in units of M_c
     return math.exp(-n / 2 * excess * excess)
 
 
@@ -65,7 +64,7 @@ def reference_failure(
     a: float,
     score_width: float,
     *,
-    radius: float = math.inf,
+    radius: float | None = None,
 ) -> float:
     """β_H(t), the bound on P(|θ̂_RoVR − θ| > t + Ĉ_B) and on P(|θ̂_RoVR − θ| > t + C_B): thm:finite_group.
 
@@ -120,7 +119,7 @@ def partition_failure(
     score_width: float,
     delta: float,
     *,
-    radius: float = math.inf,
+    radius: float | None = None,
 ) -> float:
     """β_{B,δ}(t), `reference_failure` for m scattered replacements and a random partition: cor:partition_to_estimator.
 
@@ -146,8 +145,19 @@ def correction_envelope(sizes: Sequence[int], num_levels: int, scale_cap: float)
     return positive("scale_cap", scale_cap) * len(sizes) * K / (2 * density_sum(K) * root_size_sum(sizes))
 
 
-def _threshold(t: float, radius: float) -> float:
-    t = positive("t", t)
-    if not t <= radius:
+def score_separation(t: float, a: float, score_width: float, radius: float | None = None) -> float:
+    """a t c ≤ 1, the least |g(θ ± t)| in units of M_c = 1/c that the premises declare.
+
+    Refused: t beyond r₀ = `radius` (None: r₀ = t), and what no distribution has, a > 1/c² or a r₀ > 1/c.
+    """
+    t, c = positive("t", t), positive("score_width", score_width)
+    r0 = t if radius is None else positive("radius", radius)
+    if t > r0:
         raise ValueError(f"t must be at most radius = {radius!r}, where the score is declared to separate, not {t!r}")
-    return t
+    a = positive("a", a, most=1 / c / c)
+    if a * r0 * c > SLACK:
+        raise ValueError(
+            f"a must be at most 1/(score_width·radius) = {1 / c / r0:g}, since no distribution's mean score passes "
+            f"1/score_width, not {a!r}"
+        )
+    return min(a * t * c, 1.0)

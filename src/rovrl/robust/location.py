@@ -84,6 +84,17 @@ def _parts(x: Tensor, blocks: Blocks, channel: RewardChannel) -> tuple[Tensor, T
     return _corrected(centers, nu, blocks, channel), nu
 
 
+def rovr_row_by_row(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+    """The RoVR reference eq:rovr of finite float64 rows, each from nothing but itself.
+
+    As `rovr_parts`, except that a "lagged" ν̂ is not pooled over the rows: it is the sandwich scale of the whole row.
+    """
+    if scale_source(blocks, channel) != "lagged":
+        return rovr_parts(x, blocks, channel)[0]
+    nu = whole_scale(x, channel).clamp(channel.scale_floor, channel.scale_cap)
+    return _corrected(block_centers(x, blocks, channel), nu, blocks, channel)
+
+
 def _with_number(x: Tensor, blocks: Blocks, channel: RewardChannel) -> RewardChannel:
     """The channel with a number in place of "lagged", which is a property of the whole batch."""
     if scale_source(blocks, channel) != "lagged":

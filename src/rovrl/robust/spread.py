@@ -47,6 +47,24 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     return min(found * unit, torch.finfo(torch.float64).max / 4)
 
 
+def spread_of_others(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n"]:
+    """For each response a `spread` in which its own group's rewards, or if there is one group only its own, have no part.
+
+    Groups are split into two halves, every other one, and each half takes the spread of the other.
+    """
+    if len(rows) == 1:
+        return rows.new_tensor([[spread([rest[None]]) for rest in without_each(rows)[0]]])
+    halves = rows.new_tensor([spread([rows[1::2]]), spread([rows[::2]])])
+    return halves[torch.arange(len(rows), device=rows.device) % 2].unsqueeze(-1).expand_as(rows)
+
+
+def without_each(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n n_minus_1"]:
+    """The rows with each of their elements left out in turn."""
+    n = rows.shape[-1]
+    others = torch.tensor([[j for j in range(n) if j != i] for i in range(n)], device=rows.device)
+    return rows[:, others]
+
+
 def _residuals(x: Tensor) -> tuple[Tensor, Tensor]:
     """The rewards of each group with contrast about its median, and its smallest step from one reward to another."""
     largest = torch.finfo(x.dtype).max
