@@ -15,7 +15,7 @@ import time
 from measuring import Row
 from rovrl.tasks import math
 from rovrl.tasks.answers import final_answer
-from rovrl.tasks.verifier_pool import VerifierPool
+from rovrl.tasks.verify import VerifierPool
 
 WORKING = "We set $x_{{{n}}} = {a}$ and compute $\\frac{{{a}}}{{{b}}} + {n}$, which simplifies after a step.\n"
 
@@ -53,7 +53,7 @@ def plainly(completions: list[str], golds: list[str]) -> tuple[list[float], floa
 
 def guarded(completions: list[str], golds: list[str], workers: int) -> float:
     """Seconds of the reward as training calls it, with started workers and nothing remembered."""
-    math._verdicts.clear()
+    math._memory.clear()
     with VerifierPool(workers) as pool:
         pool.verify([(r"\boxed{0.5}", "1/2")] * workers)
         start = time.perf_counter()

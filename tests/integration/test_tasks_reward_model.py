@@ -1,6 +1,8 @@
 """Learned rewards: a tiny classification model in process, and a real HTTP server that misbehaves."""
 
 import json
+import os
+import signal
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,6 +117,24 @@ def test_a_dead_server_is_borne_for_a_while_and_then_said_in_a_sentence():
     assert patient(["?", "?"], ["a", "b"]) == [None, None]
     with pytest.raises(RovrlError, match=r"has given no score .* start it again, then resume the run"):
         HttpReward(url, retries=0, patience=0.0)(["?"], ["a"])
+
+
+def test_a_client_on_both_sides_of_a_fork_is_answered_on_both(server):
+    reward = HttpReward(server.url, batch=2)
+    assert reward(["?"] * 4, ["a", "bb", "ccc", "dddd"]) == [1.0, 2.0, 3.0, 4.0]
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # a copy that hangs ends by its own clock
+        try:
+            os.write(write, repr(reward(["?"] * 3, ["aaa", "bb", "a"])).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as told:
+        assert told.read() == b"[3.0, 2.0, 1.0]"
+    os.waitpid(child, 0)
+    assert reward(["?"], ["abcde"]) == [5.0]
 
 
 def test_verl_and_trl_take_the_server_from_the_environment(server, monkeypatch):

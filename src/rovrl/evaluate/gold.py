@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rovrl.tasks import math, toolcall
 from rovrl.tasks.answers import final_answer, last_boxed
 from rovrl.tasks.data import Row
-from rovrl.tasks.verifier_pool import Verdict, shared_pool
+from rovrl.tasks.verify import Verdict, shared_pool
 
 Progress = Callable[[int], object]
 

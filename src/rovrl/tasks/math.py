@@ -6,28 +6,25 @@ reward.custom_reward_function.path=pkg://rovrl.tasks.math     # verl: name=compu
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from threading import Lock
+from collections.abc import Callable, Sequence
+from math import nan
 from typing import Any
 
 from rovrl.tasks.answers import final_answer, plain_verdict
 from rovrl.tasks.chat import as_text
-from rovrl.tasks.verifier_pool import Verdict, VerifierPool, shared_pool
+from rovrl.tasks.verify import Memory, Verdict, VerifierPool, shared_pool
 
 PROMPT = "{problem}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 """The instruction both methods are trained and evaluated with; the paper does not print its own."""
 
-_REMEMBERED = 50_000
-_verdicts: OrderedDict[tuple[str, str], Verdict] = OrderedDict()
-_remembering = Lock()
+_memory = Memory()
 
 
 def score(completion: object, answer: object) -> float:
     """1.0 if the completion's last boxed answer (or final expression) equals `answer` by math-verify, else 0.0.
 
     Never raises, hangs or grows because of a completion: algebra happens in worker processes with limits
-    (`rovrl.tasks.verifier_pool`), and what does not finish within them is 0.0.
+    (`rovrl.tasks.verify`), and what does not finish within them is 0.0.
     """
     return scores([completion], [answer])[0]
 
@@ -63,30 +60,32 @@ def verdicts(
     places: dict[tuple[str, str], int] = {}
     for pair in pairs:
         places[pair] = places.get(pair, 0) + 1
-    known = {pair: verdict for pair in places if (verdict := _without_algebra(pair)) is not None}
+    pool = pool or shared_pool()
+    known = {pair: verdict for pair in places if (verdict := _without_algebra(pair, pool)) is not None}
     report = on_done or (lambda count: None)
     report(sum(places[pair] for pair in known))
     unknown = [pair for pair in places if pair not in known]
     if unknown:
         finished = iter(unknown)  # which one finished does not matter to a progress bar, only how many
-        judged = (pool or shared_pool()).verify(unknown, on_done=lambda: report(places[next(finished)]))
+        judged = pool.verify(unknown, on_done=lambda: report(places[next(finished)]))
         known.update(zip(unknown, judged, strict=True))
-        _remember(zip(unknown, judged, strict=True))
+        _memory.remember(unknown, judged, pool)
     return [known[pair] for pair in pairs]
 
 
 def math_reward(
     prompts: Sequence[object] = (), completions: Sequence[object] = (), answer: Sequence[object] = (), **columns: Any
-) -> list[float]:
-    """The rewards of a batch, as TRL calls it; the dataset's column `answer` holds the gold answers."""
-    return scores(completions, answer)
+) -> list[float | None]:
+    """The rewards of a batch, as TRL calls it; the column `answer` holds the gold answers. None: the verifier failed."""
+    return [float(found.accepted) if found.judged else None for found in verdicts(completions, answer)]
 
 
 def compute_score(
     data_source: object, solution_str: str, ground_truth: object, extra_info: object = None, **kwargs: Any
 ) -> float:
-    """The reward of one response, as verl calls it."""
-    return score(solution_str, ground_truth)
+    """The reward of one response, as verl calls it; NaN if the verifier failed."""
+    reward = math_reward(completions=[solution_str], answer=[ground_truth])[0]
+    return nan if reward is None else reward
 
 
 def prompt(problem: str) -> list[dict[str, str]]:
@@ -98,19 +97,6 @@ def _gold(answer: object) -> str:
     return "" if answer is None else str(answer).strip()
 
 
-def _without_algebra(pair: tuple[str, str]) -> Verdict | None:
+def _without_algebra(pair: tuple[str, str], pool: VerifierPool) -> Verdict | None:
     plain = plain_verdict(*pair)
-    if plain is not None:
-        return Verdict(plain)
-    with _remembering:
-        verdict = _verdicts.get(pair)
-        if verdict is not None:
-            _verdicts.move_to_end(pair)
-    return verdict
-
-
-def _remember(judged: Iterable[tuple[tuple[str, str], Verdict]]) -> None:
-    with _remembering:
-        _verdicts.update((pair, verdict) for pair, verdict in judged if not verdict.reason)
-        while len(_verdicts) > _REMEMBERED:
-            _verdicts.popitem(last=False)
+    return _memory.recall(pair, pool) if plain is None else Verdict(plain)

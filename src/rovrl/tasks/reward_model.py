@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from rovrl.errors import RovrlError, require
+from rovrl.forks import aware_of_forks
 from rovrl.tasks.chat import Chat, conversation
 
 URL_VARIABLE = "ROVRL_REWARD_URL"
@@ -122,7 +123,13 @@ class HttpReward:
         self._silent_since: float | None = None
         self.failures = 0
         self.last_error = ""
-        self._senders = ThreadPoolExecutor(requests, thread_name_prefix="reward")
+        self.requests = requests
+        self.start_afresh()
+        aware_of_forks(self)
+
+    def start_afresh(self) -> None:
+        """Senders of its own, in a forked copy too: its parent's threads are not there."""
+        self._senders = ThreadPoolExecutor(self.requests, thread_name_prefix="reward")
 
     def __call__(
         self, prompts: Sequence[object] = (), completions: Sequence[object] = (), **columns: Any
