@@ -11,13 +11,13 @@ from types import ModuleType
 from rovrl.errors import RovrlError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("rovrl.train.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
+    "train": ("rovrl.lab.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
     "audit": ("rovrl.audit.cli", "what did the group statistics do to my run? Offline, on saved rollouts"),
     "stress": ("rovrl.stress.cli", "the paper's stress tests on your own records"),
     "paper": ("rovrl.paper.cli", "the paper's tables and figures, each from one command, beside the published numbers"),
-    "report": ("rovrl.paper.report", "every table, figure and check of the paper in one HTML file"),
-    "eval": ("rovrl.evaluate.command", "a model on the paper's suites; compare two evaluations; check the scorer"),
-    "doctor": ("rovrl.doctor", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
+    "report": ("rovrl.paper.html", "every table, figure and check of the paper in one HTML file"),
+    "eval": ("rovrl.evaluate.cli", "a model on the paper's suites; compare two evaluations; check the scorer"),
+    "doctor": ("rovrl.doctor.cli", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""
 

@@ -13,7 +13,7 @@ import torch
 import audit_dumps
 import rovrl
 from rovrl.audit import audit
-from rovrl.audit.payload import _one_setting, _ratio_settings
+from rovrl.audit.show.payload import _one_setting, _ratio_settings
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.credit import partition
 from rovrl.robust.location import scale_source

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from rovrl import RatioChannel, RewardChannel
-from rovrl.integrations.verl_doctor import compose, settings
-from rovrl.train.custom_settings import read
+from rovrl.doctor.verl import compose, settings
+from rovrl.train.settings import read
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 TASKS = ("math", "govreport", "toolcall")

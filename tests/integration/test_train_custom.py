@@ -94,7 +94,7 @@ def train(path, **options):
 )
 def test_a_wrong_setting_gets_a_sentence_that_names_it(write, changes, sentence):
     from rovrl.train.contamination import parse
-    from rovrl.train.custom_settings import load_data, read
+    from rovrl.train.settings import load_data, read
 
     def check(path):
         custom = read(path)
@@ -106,7 +106,7 @@ def test_a_wrong_setting_gets_a_sentence_that_names_it(write, changes, sentence)
 
 
 def test_a_dataset_without_prompts_names_its_columns(write, tmp_path):
-    from rovrl.train.custom_settings import load_data, read
+    from rovrl.train.settings import load_data, read
 
     tiny.addition(8).rename_column("prompt", "question").to_json(tmp_path / "questions.jsonl")
     with pytest.raises(RovrlError, match="no column 'prompt', it has question, answer"):
@@ -115,7 +115,7 @@ def test_a_dataset_without_prompts_names_its_columns(write, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["json", "parquet", "csv"])
 def test_local_files_of_every_kind_are_read(write, tmp_path, suffix):
-    from rovrl.train.custom_settings import load_data, read
+    from rovrl.train.settings import load_data, read
 
     getattr(tiny.addition(8), f"to_{suffix}")(tmp_path / f"data.{suffix}")
     train_set, test_set = load_data(read(write(dataset_name=f"data.{suffix}")))
@@ -124,7 +124,7 @@ def test_local_files_of_every_kind_are_read(write, tmp_path, suffix):
 
 
 def test_a_file_that_is_no_yaml_is_told_with_its_line(tmp_path):
-    from rovrl.train.custom_settings import read
+    from rovrl.train.settings import read
 
     (tmp_path / "bad.yaml").write_text("a: [1,\nb: 2")
     with pytest.raises(RovrlError, match=r"is no YAML.*line 2"):

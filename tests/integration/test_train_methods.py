@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from rovrl.lab.job import Job, prepare, read_lines
+from rovrl.lab.methods import METHODS
+from rovrl.lab.models.warmup import WarmUp, warmed_up
 from rovrl.records import read_steps
-from rovrl.train.job import Job, prepare, read_lines
-from rovrl.train.methods import METHODS
-from rovrl.train.warmup import WarmUp, warmed_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # TRL and accelerate warn in several ways
 
@@ -26,8 +26,8 @@ def warm(tmp_path_factory):
 
 @pytest.fixture
 def few_problems(monkeypatch):
+    from rovrl.lab.models import worlds as world
     from rovrl.tasks import arithmetic
-    from rovrl.train import world
 
     few = arithmetic.held_out()[:20]
     monkeypatch.setitem(world.WORLDS, "tiny", world.WORLDS["tiny"].__class__(
@@ -36,7 +36,7 @@ def few_problems(monkeypatch):
 
 
 def train(job, place, warm):
-    from rovrl.train.run import run
+    from rovrl.lab.run import run
 
     prepare(job, place, resume=False)
     return run(job, place, warm)
@@ -95,7 +95,7 @@ def test_a_disk_that_fills_up_in_the_middle_is_told_and_the_run_goes_on_later(
     warm, tmp_path, monkeypatch, few_problems
 ):
     from rovrl.errors import RovrlError
-    from rovrl.train import run as runner
+    from rovrl.lab import run as runner
 
     append, job = runner.Watch.append, SMALL.with_(checkpoint_every=1)
 

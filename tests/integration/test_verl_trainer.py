@@ -10,9 +10,9 @@ import rovrl
 from integration.verl_harness import tiny
 from integration.verl_harness.launch import ACTOR, SEQUENCE_LOSS, launch
 from integration.verl_harness.reward import planted
-from rovrl.integrations.verl_join import join
-from rovrl.integrations.verl_run import HISTORY, read_history
+from rovrl.integrations.verl.run import HISTORY, read_history
 from rovrl.records import read_notes, read_settings, read_steps
+from rovrl.records.join import join
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(4000)]
 

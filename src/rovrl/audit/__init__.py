@@ -6,8 +6,8 @@ result.write("outputs/run/audit")        # audit.html and audit.json
 """
 
 from rovrl.audit.compare import Comparison, compare
+from rovrl.audit.read.rows import Columns
 from rovrl.audit.result import AuditResult
-from rovrl.audit.rows import Columns
 from rovrl.audit.run import audit
 
 __all__ = ["AuditResult", "Columns", "Comparison", "audit", "compare"]

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from rovrl.audit.codes import CODES
+from rovrl.audit.judge.codes import CODES
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; the exit status."""
     if args.fault_matrix:
-        from rovrl.audit.faults import main
+        from rovrl.audit.faults.matrix import main
 
         return main(["--seeds", str(args.seeds)] + (["--json"] if args.json else []))
     if args.compare:
@@ -110,7 +110,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    from rovrl.audit.rows import Columns
+    from rovrl.audit.read.rows import Columns
 
     names = (
         "reward",

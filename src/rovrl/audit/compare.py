@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.read.rows import Notes
 from rovrl.audit.result import AuditResult, plain
-from rovrl.audit.rows import Notes
 from rovrl.audit.run import audit
 
 REPLICATES = 2000

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.certificate import Certificate
-from rovrl.audit.findings import Finding
-from rovrl.audit.ratios import RatioTable
-from rovrl.audit.rollouts import Rollouts
-from rovrl.audit.rows import Note, Reader
-from rovrl.audit.statistics import GroupTable
-from rovrl.audit.totals import Summary
+from rovrl.audit.judge.certificate import Certificate
+from rovrl.audit.judge.findings import Finding
+from rovrl.audit.measure.ratios import RatioTable
+from rovrl.audit.measure.statistics import GroupTable
+from rovrl.audit.measure.totals import Summary
+from rovrl.audit.read.rollouts import Rollouts
+from rovrl.audit.read.rows import Note, Reader
 from rovrl.config import RatioChannel, RewardChannel
 
 
@@ -82,19 +82,19 @@ class AuditResult:
 
     def to_dict(self, groups: int = 5000) -> dict[str, Any]:
         """Everything the page shows, as plain values (strict JSON: no NaN): `groups` worst groups, with texts of some."""
-        from rovrl.audit.payload import payload
+        from rovrl.audit.show.payload import payload
 
         return payload(self, groups)
 
     def write(self, directory: str | Path, groups: int = 5000) -> tuple[Path, Path]:
         """Writes audit.html and audit.json into `directory`; their paths."""
-        from rovrl.audit.page import write
+        from rovrl.audit.show.page import write
 
         return write(self, Path(directory), groups)
 
     def show(self) -> str:
         """The terminal summary as text."""
-        from rovrl.audit.summary import text
+        from rovrl.audit.show.summary import text
 
         return text(self)
 

@@ -10,22 +10,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rovrl.audit.certificate import certificate
-from rovrl.audit.codes import thresholds
-from rovrl.audit.findings import Evidence, findings
-from rovrl.audit.prompts import mixed_prompts
-from rovrl.audit.ratios import has_tokens, ratio_table
-from rovrl.audit.read_records import RecordReader
-from rovrl.audit.read_table import TableReader, table_files
-from rovrl.audit.read_trl import TrlReader
-from rovrl.audit.read_verl import VerlReader
-from rovrl.audit.repeats import check_group_size, drop_evaluation, drop_repeats, split_runs
+from rovrl.audit.judge.certificate import certificate
+from rovrl.audit.judge.codes import thresholds
+from rovrl.audit.judge.findings import Evidence, findings
+from rovrl.audit.measure.ratios import has_tokens, ratio_table
+from rovrl.audit.measure.statistics import GroupTable, group_table
+from rovrl.audit.measure.totals import step_table, summarise
+from rovrl.audit.read.prompts import mixed_prompts
+from rovrl.audit.read.records import RecordReader
+from rovrl.audit.read.repeats import check_group_size, drop_evaluation, drop_repeats, split_runs
+from rovrl.audit.read.rollouts import Progress, Rollouts, load
+from rovrl.audit.read.rows import STATISTICS, Columns, Notes, Reader
+from rovrl.audit.read.table import TableReader, table_files
+from rovrl.audit.read.tables import READ, columns_of, refusal
+from rovrl.audit.read.trl import TrlReader
+from rovrl.audit.read.verl import VerlReader
 from rovrl.audit.result import AuditResult
-from rovrl.audit.rollouts import Progress, Rollouts, load
-from rovrl.audit.rows import STATISTICS, Columns, Notes, Reader
-from rovrl.audit.statistics import GroupTable, group_table
-from rovrl.audit.tables import READ, columns_of, refusal
-from rovrl.audit.totals import step_table, summarise
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import GRPO_EPSILON, METHODS, partition

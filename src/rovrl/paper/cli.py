@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rovrl.errors import RovrlError
+from rovrl.output.progress import progress_bar
 from rovrl.paper.checking import result
 from rovrl.paper.item import Item
-from rovrl.paper.page import reproduce_page
+from rovrl.paper.markdown import reproduce_page
 from rovrl.paper.registry import ITEMS
-from rovrl.paper.show import progress_bar
 from rovrl.paper.store import RESULTS, draw, load, make
 
 SMOKE_RESULTS = RESULTS.with_name("paper-smoke")

@@ -9,8 +9,9 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, Protocol
 
+from rovrl.output.progress import Progress
+
 Row = dict[str, Any]
-Progress = Callable[[int, int], None]
 """Called with (done, total) now and then."""
 
 

@@ -25,7 +25,7 @@ RESULTS = Path("results/paper")
 
 def experiment(name: str) -> Experiment:
     """The module that makes it."""
-    return cast(Experiment, importlib.import_module(f"rovrl.paper.{name}"))
+    return cast(Experiment, importlib.import_module(f"rovrl.paper.experiments.{name}"))
 
 
 def make(name: str, out: Path, smoke: bool, progress: Progress) -> list[Row]:

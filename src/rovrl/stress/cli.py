@@ -12,8 +12,8 @@ import torch
 from rovrl.config import RewardChannel
 from rovrl.credit import ADAPTIVE_BOUND, ADAPTIVE_FLOOR
 from rovrl.errors import RovrlError
-from rovrl.paper.show import progress_bar
-from rovrl.paper.token_stress import rows_for
+from rovrl.output.progress import progress_bar
+from rovrl.stress.measured import rows_for
 from rovrl.stress.ratios import conditions, draw_positions
 from rovrl.stress.recorded import recorded_steps, reward_groups
 from rovrl.stress.rewards import MEASURES, contenders, measure, suggestions, summarize
@@ -23,7 +23,7 @@ examples:
   rovrl stress rewards runs/mine/records            one reward moved by 16 σ: what is left of the contrast?
   rovrl stress rewards runs/mine/records --suggest  which credit bound fits these rewards
   rovrl stress ratios runs/mine/records --step 18   spikes and bursts of token log-ratios
-PATH is a record set of `rovrl train` or of RoVRTrainer(record_dir=...); a verl run is joined by `rovrl.integrations.verl_join`.
+PATH is a record set of `rovrl train` or of RoVRTrainer(record_dir=...); a verl run is joined by `rovrl.records.join`.
 """
 
 

@@ -17,10 +17,10 @@ from transformers import TrainerCallback
 
 from rovrl.errors import RovrlError
 from rovrl.integrations.trl import RoVRTrainer
+from rovrl.lab.job import keep_lines_up_to, write_json
+from rovrl.train.checkpoints import COMPLETE, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import Contamination, contaminate, parse
-from rovrl.train.custom_settings import Custom, load_data, read
-from rovrl.train.job import keep_lines_up_to, write_json
-from rovrl.train.storage import COMPLETE, last_checkpoint, step_of, storage_sentence
+from rovrl.train.settings import Custom, load_data, read
 
 
 def run(config: str, resume: bool = False, out: str | None = None) -> int:

@@ -1,0 +1,5 @@
+"""`python -m rovrl.audit.faults`: the fault matrix, printed or written into a page."""
+
+from rovrl.audit.faults.matrix import main
+
+raise SystemExit(main())

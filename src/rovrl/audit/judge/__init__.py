@@ -1,0 +1,1 @@
+"""Numbers -> findings with reason codes, and what a group can certify."""

@@ -1,0 +1,1 @@
+"""What the group statistics and the sequence weights did, in numbers."""

@@ -1,0 +1,245 @@
+"""What the group statistics did, per group: mean, robust reference, lost contrast, sign changes. No loop over groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rovrl.audit.measure import dominance
+from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
+from rovrl.audit.read.rollouts import Progress, Rollouts
+from rovrl.config import RewardChannel
+from rovrl.credit import GRPO_EPSILON, METHODS, partition
+from rovrl.diagnostics import contrast
+from rovrl.robust.location import rovr_parts
+
+SIGN_TOLERANCE = 1e-9
+"""In standard deviations: an advantage this near to 0 has no sign."""
+NEIGHBOURS = 64
+"""Untied groups whose median spread is the usual one."""
+PIECE = 8192
+"""Groups handed to the estimators at a time: large enough for vectors, small enough for the cache."""
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+
+
+@dataclass
+class GroupTable:
+    """One entry per group. Undefined values are NaN: a group of one has no deviation, a tied group no contrast."""
+
+    size: Counts
+    finite: Counts
+    """Responses whose reward is a number."""
+    mean: Array
+    deviation: Array
+    """Sample standard deviation, GRPO's divisor."""
+    median: Array
+    reference: Array
+    """The RoVR reference, eq:rovr."""
+    nu: Array
+    """The pooled scale behind it; NaN where one block needs none."""
+    fallback: Flags
+    """The budget is not supported at this size: the reference is the global M-center."""
+    tied: Flags
+    """Two or more finite rewards, all equal."""
+    single: Flags
+    """Fewer than two finite rewards."""
+    dominating: Counts
+    """Rewards that dominate the group (rovrl.audit.measure.dominance)."""
+    dominating_low: Counts
+    """How many of those are the smallest rewards; the others are the largest."""
+    lost: Array
+    """Share of the contrast among the other responses that GRPO's normalisation lost to them; 0 if none dominates."""
+    lost_credit: Array
+    """The same for the bounded credit."""
+    shift: Array
+    """Robust reference minus mean."""
+    flips: Counts
+    """Responses whose GRPO advantage and robust credit have opposite signs."""
+    spread: Array
+    """The group's own spread (rovrl.audit.measure.dominance); NaN if tied."""
+    signature: NDArray[np.uint64]
+    """Equal for groups with the same finite rewards in the same order."""
+
+    @classmethod
+    def empty(cls, groups: int) -> GroupTable:
+        """All NaN, 0 and False."""
+        kinds = {"Array": np.nan, "Flags": False, "Counts": 0, "NDArray[np.uint64]": np.uint64(0)}
+        return cls(**{f.name: np.full(groups, kinds[str(f.type)]) for f in fields(cls)})
+
+    @property
+    def untied(self) -> Flags:
+        """Groups that carry a signal."""
+        return ~self.tied & ~self.single
+
+
+def group_table(
+    rollouts: Rollouts, channel: RewardChannel, progress: Progress
+) -> tuple[GroupTable, dict[int, RewardChannel]]:
+    """The statistics of every group, and the settings with all numbers filled in, by step (one entry, -1, if equal for all)."""
+    table = GroupTable.empty(rollouts.groups)
+    table.size = rollouts.size
+    values, start = _finite(rollouts)
+    table.finite = np.diff(start)
+    table.single = table.finite < 2
+    channels = channels_by_step(rollouts, table.finite, channel)
+    trimmed = {}
+    for n, groups in _sizes(table.finite):
+        rewards = _rows(values, start, groups, n)
+        trimmed[n] = (groups, rewards, dominance.trims(rewards))
+        table.spread[groups] = dominance.own_spread(trimmed[n][2])
+        table.signature[groups] = _signature(rewards)
+    spread = usual_spread(table.spread)
+    done = 0
+    for n, (groups, rewards, trim) in trimmed.items():
+        _moments(table, groups, rewards, trim)
+        for settings, part in sharing_settings(rollouts.step[groups], channels):
+            _reference(table, groups[part], rewards[part], n, settings)
+        _dominance(table, groups, rewards, trim, spread[groups], rollouts.step, channels)
+        _flips(table, groups, rewards)
+        done += len(groups)
+        progress("group statistics", done, rollouts.groups)
+    return table, channels
+
+
+def usual_spread(own: Array) -> Array:
+    """For each group the median spread of the NEIGHBOURS untied groups around it, in blocks; infinite if all are tied.
+
+    Of neighbours and not of the run: the rewards' scale may change while training goes on.
+    """
+    defined = np.flatnonzero(np.isfinite(own))
+    if not len(defined):
+        return np.full(len(own), np.inf)
+    blocks = max(1, len(defined) // NEIGHBOURS)
+    edges = np.append(np.arange(blocks) * NEIGHBOURS, len(defined))
+    if blocks > 1:
+        middle = np.median(own[defined[: edges[-2]]].reshape(blocks - 1, NEIGHBOURS), axis=1)
+        middle = np.append(middle, np.median(own[defined[edges[-2] :]]))
+    else:
+        middle = np.array([np.median(own[defined])])
+    return middle[np.searchsorted(defined[edges[:-1]], np.arange(len(own)), side="right").clip(min=1) - 1]
+
+
+def step_medians(step: Counts, values: Array) -> tuple[Counts, Array, Counts]:
+    """(steps, the lower median of the values of each, how many there are), ascending."""
+    order = np.lexsort((values, step))
+    steps, first, count = np.unique(step[order], return_index=True, return_counts=True)
+    return steps, values[order][first + (count - 1) // 2], count
+
+
+def _signature(rewards: Array) -> NDArray[np.uint64]:
+    odd = np.random.default_rng(0).integers(1, 2**63, rewards.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    bits = np.ascontiguousarray(rewards + 0.0).view(np.uint64)  # + 0.0: -0.0 and 0.0 are the same reward
+    return ((bits ^ (bits >> np.uint64(31))) * odd).sum(1)
+
+
+def _finite(rollouts: Rollouts) -> tuple[Array, Counts]:
+    """The finite rewards alone, and where each group starts among them."""
+    good = ~np.isnan(rollouts.reward)
+    if good.all():
+        return rollouts.reward, rollouts.start
+    count = np.concatenate([[0], np.cumsum(good)])[rollouts.start]
+    return rollouts.reward[good], count
+
+
+def _sizes(finite: Counts) -> Iterator[tuple[int, Counts]]:
+    """(n, the groups with n finite rewards), for n ≥ 2."""
+    for n in np.unique(finite).tolist():
+        if n >= 2:
+            yield n, np.flatnonzero(finite == n)
+
+
+def _rows(values: Array, start: Counts, groups: Counts, n: int) -> Array:
+    """[group, n]: a view where the groups lie one after the other."""
+    first = start[groups]
+    if len(groups) * n == first[-1] - first[0] + n:
+        return values[first[0] : first[-1] + n].reshape(-1, n)
+    return values[first[:, None] + np.arange(n)]
+
+
+def _moments(table: GroupTable, groups: Counts, rewards: Array, trim: dominance.Trims) -> None:
+    n = rewards.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        table.mean[groups] = mean = (rewards / n).sum(1)  # divided first: a sum of large numbers must not overflow
+        table.deviation[groups] = _deviation(rewards - mean[:, None], n - 1)
+    table.median[groups] = trim.median
+    table.tied[groups] = trim.ordered[0] == trim.ordered[-1]
+
+
+def _deviation(residual: Array, freedom: int) -> Array:
+    largest = np.maximum(residual.max(1), -residual.min(1))
+    safe = np.where((largest > 1e-150) & (largest < 1e150), 1.0, np.maximum(largest, np.finfo(np.float64).tiny))
+    scaled = residual if (safe == 1.0).all() else residual / safe[:, None]
+    return safe * np.sqrt(np.einsum("gn,gn->g", scaled, scaled) / freedom)
+
+
+def _reference(table: GroupTable, groups: Counts, rewards: Array, n: int, channel: RewardChannel) -> None:
+    blocks, fell_back = partition(n, channel)
+    table.fallback[groups] = fell_back
+    for piece in range(0, len(groups), PIECE):
+        part = slice(piece, piece + PIECE)
+        with torch.no_grad():
+            reference, nu = rovr_parts(torch.from_numpy(np.ascontiguousarray(rewards[part])), blocks, channel)
+        table.reference[groups[part]] = reference.numpy()
+        if nu is not None:
+            table.nu[groups[part]] = nu.numpy()
+
+
+def _dominance(
+    table: GroupTable,
+    groups: Counts,
+    rewards: Array,
+    trim: dominance.Trims,
+    spread: Array,
+    step: Counts,
+    channels: dict[int, RewardChannel],
+) -> None:
+    count, low, rest = dominance.dominating(trim, spread)
+    table.dominating[groups], table.dominating_low[groups] = count, low
+    loses = (count > 0) & (rest > 0)
+    table.lost[groups] = np.where(table.tied[groups], np.nan, 0.0)
+    table.lost_credit[groups] = table.lost[groups]
+    if not loses.any():
+        return
+    hit = groups[loses]
+    with np.errstate(invalid="ignore"):
+        kept = (rest[loses] + GRPO_EPSILON) / (table.deviation[hit] + GRPO_EPSILON)
+    table.lost[hit] = 1 - np.minimum(np.nan_to_num(kept), 1.0)
+    for settings, part in sharing_settings(step[hit], channels):
+        members = hit[part]
+        table.lost_credit[members] = _lost_by_credit(
+            rewards[loses][part], count[loses][part], low[loses][part], settings
+        )
+
+
+def _lost_by_credit(rewards: Array, count: Counts, low: Counts, channel: RewardChannel) -> Array:
+    """1 - C_H(credit of the whole group)/C_H(credit of the others alone), C_H over the others (rovrl.contrast)."""
+    n = rewards.shape[1]
+    rank = rewards.argsort(1, kind="stable").argsort(1, kind="stable")
+    keep = (rank >= low[:, None]) & (rank < n - (count - low)[:, None])
+    whole = METHODS["credit"](torch.from_numpy(np.ascontiguousarray(rewards)), partition(n, channel)[0], channel)
+    after = contrast(whole.advantages, torch.from_numpy(keep)).numpy()
+    before = np.full(len(rewards), np.nan)
+    for left in np.unique(n - count).tolist():
+        rows = np.flatnonzero(n - count == left)
+        others = torch.from_numpy(rewards[rows][keep[rows]].reshape(-1, left))
+        alone = METHODS["credit"](others, partition(left, channel)[0], channel).advantages
+        before[rows] = contrast(alone, torch.ones_like(alone, dtype=torch.bool)).numpy()
+    return 1 - np.minimum(after / before, 1.0)
+
+
+def _flips(table: GroupTable, groups: Counts, rewards: Array) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, reference = table.mean[groups], table.reference[groups]
+        edge = SIGN_TOLERANCE * table.deviation[groups]
+        lower = (np.minimum(mean, reference) + edge)[:, None]
+        upper = (np.maximum(mean, reference) - edge)[:, None]
+        between = ((rewards > lower) & (rewards < upper)).sum(1)  # above one center and below the other
+    table.shift[groups] = reference - mean
+    table.flips[groups] = np.where(table.tied[groups], 0, between)

@@ -1,0 +1,152 @@
+"""A run in numbers: totals over all groups, and the same step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.judge.findings import mean_lost, sign_change_share, weight_disagreement
+from rovrl.audit.measure.ratios import RatioTable
+from rovrl.audit.measure.statistics import GroupTable
+from rovrl.audit.read.rollouts import Rollouts
+
+
+@dataclass(frozen=True)
+class RatioSummary:
+    """The ratio side in numbers; shares are of response-updates."""
+
+    responses: int
+    tokens: int
+    clipped_upper: float
+    clipped_lower: float
+    soft_clipped_upper: float
+    soft_clipped_lower: float
+    moved: float
+    bursts: float
+    disagreement: float
+    median_abs_log_weight: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The run in numbers."""
+
+    groups: int
+    responses: int
+    steps: int
+    first_step: int
+    last_step: int
+    group_sizes: dict[int, int]
+    """size -> number of groups"""
+    tied_groups: int
+    single_groups: int
+    nonfinite_groups: int
+    """Groups with at least one reward that is no finite number."""
+    nonfinite_rewards: int
+    dominated_groups: int
+    dominating_rewards: int
+    contrast_lost: float
+    """Mean over untied groups: what GRPO's normalisation lost of the contrast among the responses that do not dominate."""
+    contrast_lost_credit: float
+    halved_groups: int
+    """Untied groups that lost half of their contrast or more."""
+    sign_changes: int
+    sign_change_share: float
+    reference_shift: float
+    """Mean over untied groups of |robust reference - mean|."""
+    fallback_groups: int
+    mean_reward: float
+    trained_with: str | None
+    """What the records name, or which estimator the logged advantages agree with; None where none are logged."""
+    planted: int | None
+    """Rewards that the run itself contaminated, where the records say so."""
+    ratios: RatioSummary | None
+
+
+def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, trained_with: str | None) -> Summary:
+    """The run in numbers."""
+    untied = table.untied
+    sizes, counts = np.unique(table.size, return_counts=True)
+    return Summary(
+        groups=rollouts.groups,
+        responses=len(rollouts.reward),
+        steps=len(np.unique(rollouts.step)),
+        first_step=int(rollouts.step.min()),
+        last_step=int(rollouts.step.max()),
+        group_sizes={int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
+        tied_groups=int(table.tied.sum()),
+        single_groups=int(table.single.sum()),
+        nonfinite_groups=int((table.finite < table.size).sum()),
+        nonfinite_rewards=int((table.size - table.finite).sum()),
+        dominated_groups=int((table.dominating > 0).sum()),
+        dominating_rewards=int(table.dominating.sum()),
+        contrast_lost=mean_lost(table),
+        contrast_lost_credit=mean_lost(table, credit=True),
+        halved_groups=int((table.lost[untied] >= 0.5).sum()),
+        sign_changes=int(table.flips.sum()),
+        sign_change_share=sign_change_share(table),
+        reference_shift=_mean(np.abs(table.shift[untied])),
+        fallback_groups=int(table.fallback.sum()),
+        mean_reward=_mean(rollouts.reward[~np.isnan(rollouts.reward)]),
+        trained_with=trained_with,
+        planted=int(rollouts.planted.sum()) if rollouts.planted is not None else None,
+        ratios=summarise_ratios(ratios) if ratios is not None else None,
+    )
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """The mean, 0 of nothing; divided first, so that huge values do not overflow."""
+    return float((values / len(values)).sum()) if len(values) else 0.0
+
+
+def summarise_ratios(ratios: RatioTable) -> RatioSummary:
+    """The ratio side in numbers."""
+    mean, soft = ratios.branch(ratios.mean), ratios.branch(ratios.soft)
+    return RatioSummary(
+        responses=len(mean),
+        tokens=int(ratios.length.sum()),
+        clipped_upper=float(np.mean(mean > 0)),
+        clipped_lower=float(np.mean(mean < 0)),
+        soft_clipped_upper=float(np.mean(soft > 0)),
+        soft_clipped_lower=float(np.mean(soft < 0)),
+        moved=float(np.mean(ratios.moved)),
+        bursts=float(np.mean(ratios.bursts)),
+        disagreement=weight_disagreement(ratios),
+        median_abs_log_weight=float(np.median(np.abs(ratios.mean))),
+    )
+
+
+def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None) -> dict[str, NDArray[Any]]:
+    """One entry per step and name: what the overview over steps shows."""
+    steps, rank = np.unique(rollouts.step, return_inverse=True)
+
+    def total(values: NDArray[Any]) -> NDArray[Any]:
+        return np.bincount(rank, weights=np.where(np.isfinite(values), values, 0.0), minlength=len(steps))
+
+    def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
+        return np.divide(total(part), total(whole), out=np.full(len(steps), np.nan), where=total(whole) > 0)
+
+    ones, untied = np.ones(rollouts.groups), table.untied
+    columns = {
+        "step": steps,
+        "groups": total(ones).astype(np.int64),
+        "responses": total(table.size).astype(np.int64),
+        "mean_reward": ratio(table.mean, np.isfinite(table.mean)),
+        "tied": ratio(table.tied, ones),
+        "nonfinite": ratio(table.size - table.finite, table.size),
+        "dominated": ratio(table.dominating > 0, ~table.single),
+        "contrast_lost": ratio(np.where(untied, table.lost, 0), untied),
+        "sign_changes": ratio(table.flips, np.where(untied, table.finite, 0)),
+        "spread": ratio(np.where(untied, table.spread, 0), untied),
+    }
+    if ratios is not None:
+        known = np.isin(ratios.step, steps)
+        place = np.searchsorted(steps, ratios.step[known])
+        count = np.bincount(place, minlength=len(steps))
+        for name, values in (("clipped", ratios.branch(ratios.mean) != 0), ("branch_moved", ratios.moved)):
+            hits = np.bincount(place, weights=values[known].astype(np.float64), minlength=len(steps))
+            columns[name] = np.divide(hits, count, out=np.full(len(steps), np.nan), where=count > 0)
+    return columns

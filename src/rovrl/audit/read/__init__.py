@@ -1,0 +1,1 @@
+"""Saved rollouts, whoever wrote them, as rows in groups."""

@@ -1,0 +1,94 @@
+"""Our own records (`rovrl.records`): one Parquet file per step, one row per response and update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rovrl import records
+from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.table import natural
+from rovrl.audit.read.tables import BATCH_ROWS, batches
+
+TOKEN_ROWS = 1024
+"""Rows in memory while token log-ratios are read."""
+
+
+@dataclass
+class RecordReader:
+    """Records of a rovrl run: rewards once per response, token log-ratios once per response and update."""
+
+    columns: Columns = field(default_factory=Columns)
+    name: str = "records"
+    by_runs: bool = False
+    repeats: bool = False
+    method: str | None = None
+    """What the records say the run was trained with, once they have been read."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The step files at `path`."""
+        if path.is_file():
+            return [path] if path.suffix == ".parquet" and _is_record(path) else []
+        for folder in (path, path / "records"):
+            found = sorted(folder.glob("step_*.parquet"), key=natural) if folder.is_dir() else []
+            if found:
+                return found
+        return []
+
+    def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
+        """See `Reader`; without "tokens" each response comes once, with them once per update."""
+        names = ["step", "update", "group", "response", "reward", "advantage", "contamination", "method"]
+        names += ["prompt", "completion"] if "text" in want else ["prompt"] if "prompt" in want else []
+        names += ["log_ratios", "clip_low", "clip_high"] if "tokens" in want else []
+        seen: set[tuple[object, object]] = set()
+        for batch in batches(file, names, notes, TOKEN_ROWS if want & {"tokens", "text"} else BATCH_ROWS):
+            missing = [name for name in names if name not in batch.names]
+            if missing:
+                notes.tell(
+                    "damaged_file", f"{file} lacks {', '.join(missing)} and was left out: it is no record of rovrl"
+                )
+                return
+            if self.method is None and len(batch):
+                self.method = batch.texts("method")[0].as_py() or None
+            yield self._chunk(batch, want, seen)
+
+    def _chunk(self, batch: Batch, want: frozenset[str], seen: set[tuple[object, object]]) -> Chunk:
+        keep = np.ones(len(batch), dtype=bool) if "tokens" in want else _first_time(batch, seen)
+        planted = [bool(text) for text in batch.texts("contamination").to_pylist()]
+        chunk = Chunk(
+            row=batch.rows[keep],
+            reward=batch.numbers("reward")[keep],
+            step=np.nan_to_num(batch.numbers("step"), posinf=0, neginf=0)[keep].astype(np.int64),
+            group=batch.texts("group").filter(keep),
+            advantage=batch.numbers("advantage")[keep],
+            planted=np.array(planted, dtype=bool)[keep],
+        )
+        if want & {"text", "prompt"}:
+            chunk.prompt = batch.texts("prompt").filter(keep)
+        if "text" in want:
+            chunk.completion = batch.texts("completion").filter(keep)
+        if "tokens" in want:
+            chunk.log_ratios = batch.lists("log_ratios")
+            chunk.clip = np.stack([batch.numbers("clip_low"), batch.numbers("clip_high")], axis=-1)
+        return chunk
+
+
+def _first_time(batch: Batch, seen: set[tuple[object, object]]) -> np.ndarray:
+    """Which rows show a response for the first time: with several updates per generation it has several rows."""
+    keep = np.zeros(len(batch), dtype=bool)
+    both = zip(batch.texts("group").to_pylist(), batch.numbers("response").tolist(), strict=True)
+    for row, name in enumerate(both):
+        keep[row] = name not in seen
+        seen.add(name)
+    return keep
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        return records.is_record_set(path)
+    except ValueError:  # a damaged head whose names are no text
+        return False

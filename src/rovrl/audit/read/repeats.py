@@ -1,0 +1,167 @@
+"""What runs of equal prompts leave open: where one group ends, which batches were logged twice, which rows are evaluation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.read.rollouts import Rollouts
+from rovrl.audit.read.tables import pa
+from rovrl.errors import RovrlError
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
+    """Runs of equal prompts cut into groups of `group_size`; None: the length that most responses are in.
+
+    A run of k·G rows is k groups: the data set held the prompt k times in a row. A run of another length stays one group.
+    """
+    if not rollouts.groups:
+        return rollouts
+    sizes = rollouts.size
+    told = group_size is not None
+    group_size = group_size or _usual_size(sizes)
+    notes = rollouts.notes
+    times = np.where(sizes % group_size == 0, sizes // group_size, 1)
+    odd = int((sizes % group_size != 0).sum())
+    if not told:
+        notes.tell(
+            "group_size_inferred",
+            f"the dump names no groups: runs of equal prompts were taken as groups, of size {group_size} as most of them "
+            "have; give --group-size if the run used another",
+        )
+    if (times > 1).any():
+        notes.count(
+            "runs_split",
+            f"{{n}} runs of equal prompts are longer and were cut into groups of {group_size}",
+            int((times > 1).sum()),
+        )
+    notes.count("odd_groups", f"{{n}} runs of equal prompts are no multiple of {group_size} and were left whole", odd)
+    pieces = np.repeat(np.where(times > 1, group_size, sizes), times)
+    source = np.repeat(np.arange(len(sizes)), times)
+    return replace(
+        rollouts,
+        start=np.concatenate([[0], np.cumsum(pieces)]),
+        step=rollouts.step[source],
+        label=rollouts.label.take(pa.array(source)),
+    )
+
+
+def drop_repeats(rollouts: Rollouts) -> Rollouts:
+    """Every group once: a batch that was logged at several steps counts at the first."""
+    digest = _group_digest(rollouts)
+    if digest is None or not len(digest):
+        return rollouts
+    _, first = np.unique(digest, return_index=True)
+    keep = np.zeros(rollouts.groups, dtype=bool)
+    keep[first] = True
+    rollouts.notes.count(
+        "logged_twice",
+        "{n} groups were logged again at a later step (the same batch) and were counted once",
+        int((~keep).sum()),
+    )
+    return rollouts.select(keep)
+
+
+def drop_evaluation(rollouts: Rollouts, path: Path, group_size: int | None) -> Rollouts:
+    """Without the rows of evaluations, as far as they can be told: TRL logs them into the same files, unmarked.
+
+    Two signs: a file whose prompts, in their order, come again in another file with other responses (an evaluation set is
+    fixed, training is shuffled); a file whose groups all have another size than the training groups.
+    """
+    if not rollouts.groups:
+        return rollouts
+    first_row = rollouts.start[:-1]
+    file = rollouts.file[first_row]
+    prompts = rollouts.label.to_pylist()
+    usual = group_size or _usual_size(rollouts.size)
+    lists: dict[int, tuple[str, ...]] = {}
+    by_file: dict[int, list[int]] = defaultdict(list)
+    for group, number in enumerate(file.tolist()):
+        by_file[number].append(group)
+    for number, groups in by_file.items():
+        lists[number] = tuple(prompts[group] for group in groups)
+    again = Counter(lists.values())
+    repeated = {number for number, names in lists.items() if again[names] > 1}
+    other_size = {n for n, groups in by_file.items() if all(rollouts.size[g] % usual for g in groups)}
+    _tell(rollouts, path, repeated, other_size, len(lists))
+    found = (repeated if len(repeated) < len(lists) else set()) | other_size
+    return rollouts.select(~np.isin(file, sorted(found))) if found else rollouts
+
+
+def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[int], files: int) -> None:
+    notes = rollouts.notes
+    logged = _evaluations(path)
+    if repeated and len(repeated) < files:
+        notes.tell(
+            "evaluation_rows",
+            f"{len(repeated)} files hold the same prompts in the same order with other responses: taken as evaluation and "
+            "left out; --keep-evaluation keeps them",
+        )
+    elif repeated:
+        notes.tell(
+            "evaluation_unclear",
+            "every file repeats the prompts of another file: training without shuffling, or evaluation rows only; nothing "
+            "was left out",
+        )
+    if other_size:
+        notes.tell(
+            "evaluation_rows",
+            f"{len(other_size)} files hold only groups of another size: taken as evaluation and left out; "
+            "--keep-evaluation keeps them, --group-size names the training size",
+        )
+    if not repeated and not other_size:
+        where = f": the run evaluated at steps {_short(logged)}" if logged else ""
+        notes.tell(
+            "evaluation_unclear",
+            f"TRL logs evaluation rows into the same files, and no column tells them apart{where}; none were recognised here",
+        )
+
+
+def _evaluations(path: Path) -> list[int]:
+    """Steps at which the run evaluated, from a checkpoint's trainer_state.json, if there is one."""
+    folder = path if path.is_dir() else path.parent
+    states = [s for root in (folder, folder.parent) for s in sorted(root.glob("checkpoint-*/trainer_state.json"))]
+    steps: set[int] = set()
+    for state in states[-1:]:
+        try:
+            history = json.loads(state.read_bytes()).get("log_history", [])
+            steps |= {int(entry["step"]) for entry in history if any(key.startswith("eval_") for key in entry)}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+    return sorted(steps)
+
+
+def _group_digest(rollouts: Rollouts) -> NDArray[np.uint64] | None:
+    if rollouts.digest is None:
+        return None
+    place = np.arange(len(rollouts.reward)) - np.repeat(rollouts.start[:-1], rollouts.size)
+    mixed = (rollouts.digest ^ (rollouts.digest >> np.uint64(29))) * (np.uint64(2) * place.astype(np.uint64) + _ODD)
+    return np.add.reduceat(mixed, rollouts.start[:-1])
+
+
+def _usual_size(sizes: NDArray[np.int64]) -> int:
+    """The size that most responses are in; of equals the smaller."""
+    values, counts = np.unique(sizes, return_counts=True)
+    several = values > 1
+    if several.any():
+        values, counts = values[several], counts[several]
+    return int(values[np.argmax(values * counts)])
+
+
+def _short(steps: list[int]) -> str:
+    return ", ".join(map(str, steps[:5])) + (", ..." if len(steps) > 5 else "")
+
+
+def check_group_size(group_size: int | None) -> None:
+    """Refuses a group size that is none."""
+    if group_size is not None and group_size < 2:
+        raise RovrlError(
+            f"--group-size must be at least 2, not {group_size}: a single response has nothing to compare with"
+        )

@@ -1,0 +1,210 @@
+"""Chunks of rows -> groups: every reward once, in its group, with the place where its texts can be found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.read.rows import Chunk, Notes, Reader
+from rovrl.audit.read.tables import pa, pc
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many units are done, and how many there are."""
+
+
+@dataclass
+class Rollouts:
+    """Rewards by group: group k holds rows start[k] .. start[k+1]-1."""
+
+    kind: str
+    files: list[Path]
+    reward: NDArray[np.float64]
+    start: NDArray[np.int64]
+    step: NDArray[np.int64]
+    label: Any
+    """pyarrow string array, one per group."""
+    file: NDArray[np.int32]
+    row: NDArray[np.int64]
+    advantage: NDArray[np.float64] | None = None
+    planted: NDArray[np.bool_] | None = None
+    digest: NDArray[np.uint64] | None = None
+    by_runs: bool = False
+    notes: Notes = field(default_factory=Notes)
+
+    @property
+    def size(self) -> NDArray[np.int64]:
+        """Responses per group."""
+        return np.diff(self.start)
+
+    @property
+    def groups(self) -> int:
+        """How many groups."""
+        return len(self.step)
+
+    def rows_of(self, group: int) -> slice:
+        """The rows of one group."""
+        return slice(int(self.start[group]), int(self.start[group + 1]))
+
+    def select(self, keep: NDArray[np.bool_]) -> Rollouts:
+        """Only the groups where `keep` is True."""
+        if keep.all():
+            return self
+        rows = np.repeat(keep, self.size)
+        pick = lambda column: None if column is None else column[rows]  # noqa: E731
+        return replace(
+            self,
+            reward=self.reward[rows],
+            start=np.concatenate([[0], np.cumsum(self.size[keep])]),
+            step=self.step[keep],
+            label=self.label.filter(pa.array(keep)),
+            file=self.file[rows],
+            row=self.row[rows],
+            advantage=pick(self.advantage),
+            planted=pick(self.planted),
+            digest=pick(self.digest),
+        )
+
+
+def load(reader: Reader, files: list[Path], want: frozenset[str], notes: Notes, progress: Progress) -> Rollouts:
+    """All rows of `files`, grouped by label: by (step, label), or by runs of equal labels where the reader says so."""
+    gathered = _Gathered(by_runs=reader.by_runs)
+    total = sum(_bytes(file) for file in files)
+    done = 0
+    for number, file in enumerate(files):
+        progress("reading", done, total)
+        gathered.new_file()
+        for chunk in reader.chunks(file, want, notes):
+            gathered.add(chunk, number, notes)
+        done += _bytes(file)
+    progress("reading", total, total)
+    return gathered.finish(reader, files, notes)
+
+
+class _Gathered:
+    """Runs of rows with equal step and label, collected chunk by chunk."""
+
+    def __init__(self, by_runs: bool) -> None:
+        self.by_runs = by_runs
+        self.rows: dict[str, list[Any]] = {
+            name: [] for name in ("reward", "file", "row", "advantage", "planted", "digest")
+        }
+        self.length: list[NDArray[np.int64]] = []
+        self.step: list[NDArray[np.int64]] = []
+        self.label: list[Any] = []
+        self.last: tuple[int, Any] | None = None
+
+    def new_file(self) -> None:
+        self.last = None
+
+    def add(self, chunk: Chunk, number: int, notes: Notes) -> None:
+        chunk = _labelled(chunk, notes)
+        if not len(chunk):
+            return
+        starts = _run_starts(chunk)
+        label = chunk.group.take(pa.array(starts)).cast(pa.large_string())
+        length = np.diff(np.append(starts, len(chunk)))
+        step = chunk.step[starts]
+        if self.by_runs and self.last == (int(step[0]), label[0].as_py()):  # a run that goes on over the chunk's edge
+            self.length[-1][-1] += length[0]
+            label, length, step = label.slice(1), length[1:], step[1:]
+        self.last = (int(chunk.step[-1]), chunk.group[len(chunk) - 1].as_py())
+        if len(length):
+            self.length.append(length)
+            self.step.append(step)
+            self.label.append(label)
+        self.rows["file"].append(np.full(len(chunk), number, dtype=np.int32))
+        for name in ("reward", "row", "advantage", "planted", "digest"):
+            self.rows[name].append(getattr(chunk, name))
+
+    def finish(self, reader: Reader, files: list[Path], notes: Notes) -> Rollouts:
+        length, step = _joined(self.length, np.int64), _joined(self.step, np.int64)
+        label = pa.chunked_array(self.label, type=pa.large_string()).combine_chunks()
+        label = label if isinstance(label, pa.Array) else pa.array([], type=pa.large_string())
+        rows: dict[str, Any] = {name: self._column(name) for name in self.rows}
+        if not self.by_runs:
+            order, length, first = _merged(step, label, length)
+            step, label = step[first], label.take(pa.array(first))
+            if order is not None:
+                rows = {name: None if column is None else column[order] for name, column in rows.items()}
+        infinite = np.isinf(rows["reward"])
+        if infinite.any():
+            rows["reward"] = np.where(infinite, np.nan, rows["reward"])
+        start = np.concatenate([[0], np.cumsum(length)])
+        return Rollouts(
+            reader.name, files, start=start, step=step, label=label, by_runs=self.by_runs, notes=notes, **rows
+        )
+
+    def _column(self, name: str) -> Any:
+        parts = self.rows[name]
+        if name in ("reward", "row", "file"):
+            kinds = {"reward": np.float64, "row": np.int64, "file": np.int32}
+            return _joined(parts, kinds[name])
+        return None if not parts or any(part is None for part in parts) else np.concatenate(parts)
+
+
+def _merged(
+    step: NDArray[np.int64], label: Any, length: NDArray[np.int64]
+) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64]]:
+    """Runs with the same (step, label) put together: the new order of rows (None: as it is), sizes, first run of each."""
+    codes = label.dictionary_encode()
+    if len(codes.dictionary) == len(label):  # every run is a group of its own: the usual case
+        return None, length, np.arange(len(label))
+    code = codes.indices.to_numpy().astype(np.int64)
+    _, rank = np.unique(step, return_inverse=True)
+    _, first, inverse = np.unique(rank * (code.max() + 1) + code, return_index=True, return_inverse=True)
+    position = np.empty(len(first), dtype=np.int64)
+    position[np.argsort(first, kind="stable")] = np.arange(len(first))
+    group = position[inverse]
+    sizes = np.bincount(group, weights=length, minlength=len(first)).astype(np.int64)
+    order = np.argsort(np.repeat(group, length), kind="stable")
+    return order, sizes, np.sort(first)
+
+
+def _labelled(chunk: Chunk, notes: Notes) -> Chunk:
+    """The chunk without rows that name no group; in a chunk without any labels nothing is left."""
+    if chunk.group is None:
+        notes.count("no_group", "{n} rows name no group and were left out", len(chunk))
+        return Chunk(chunk.row[:0], chunk.reward[:0], chunk.step[:0])
+    if not chunk.group.null_count:
+        return chunk
+    keep = chunk.group.is_valid()
+    kept = keep.to_numpy(zero_copy_only=False)
+    notes.count("no_group", "{n} rows name no group and were left out", int((~kept).sum()))
+    pick = lambda column: None if column is None else column[kept]  # noqa: E731
+    return Chunk(
+        chunk.row[kept],
+        chunk.reward[kept],
+        chunk.step[kept],
+        chunk.group.filter(keep),
+        advantage=pick(chunk.advantage),
+        digest=pick(chunk.digest),
+        planted=pick(chunk.planted),
+    )
+
+
+def _run_starts(chunk: Chunk) -> NDArray[np.int64]:
+    """Where the label or the step differs from the row before."""
+    labels = chunk.group.indices if pa.types.is_dictionary(chunk.group.type) else chunk.group
+    if pa.types.is_integer(labels.type):
+        values = labels.to_numpy()
+        change = values[1:] != values[:-1]
+    else:
+        change = pc.not_equal(labels.slice(1), labels.slice(0, len(labels) - 1)).to_numpy(zero_copy_only=False)
+    change = change | (chunk.step[1:] != chunk.step[:-1])
+    return np.concatenate([[0], np.flatnonzero(change) + 1])
+
+
+def _joined(parts: list[Any], kind: Any) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=kind)
+
+
+def _bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,153 @@
+"""Generic Parquet, JSON lines and CSV: one row per response, columns by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.tables import READ, batches, columns_of
+from rovrl.errors import RovrlError
+
+SKIPPED_FOLDERS = ("checkpoint", "wandb", "runs", "audit", ".")
+NOT_ROLLOUTS = {"audit.json", "trainer_state.json", "config.json", "settings.json", "package.json", "metrics.jsonl"}
+
+
+@dataclass
+class TableReader:
+    """Rows of one response each; without a group column, groups are runs of equal prompts."""
+
+    columns: Columns = field(default_factory=Columns)
+    name: str = "table"
+    by_runs: bool = False
+    repeats: bool = False
+
+    def files(self, path: Path) -> list[Path]:
+        """Every readable table below `path`, in natural order of names."""
+        found = [path] if path.is_file() else table_files(path)
+        if not found:
+            return []
+        usable = [file for file in found if self._has_reward(file)]
+        if usable:
+            self.by_runs = self._place("group", usable[0]) is None
+        return usable
+
+    def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
+        """See `Reader`."""
+        present = columns_of(file, notes)
+        place = {what: self.columns.find(what, present) for what in Columns.USUAL}
+        if place["reward"] is None:
+            return
+        if place["group"] is None and place["prompt"] is None and present:
+            raise RovrlError(
+                f"{file} has neither a group nor a prompt column, so responses cannot be compared within groups; its "
+                f"columns are {_listed(present)}: name one with --group-column or --prompt-column"
+            )
+        for batch in batches(file, self._needed(place, want), notes):
+            yield self._chunk(batch, place, want, notes)
+
+    def _chunk(self, batch: Batch, place: dict[str, str | None], want: frozenset[str], notes: Notes) -> Chunk:
+        here = {what: name if name in batch.names else None for what, name in place.items()}
+        empty = np.full(len(batch), np.nan)
+        label = here["group"] or here["prompt"]
+        chunk = Chunk(
+            row=batch.rows,
+            reward=batch.numbers(here["reward"]) if here["reward"] else empty,
+            step=steps(batch, here["step"]),
+            group=batch.labels(label) if label else None,
+        )
+        if "advantage" in want and here["advantage"]:
+            chunk.advantage = batch.numbers(here["advantage"])
+        if "text" in want:
+            chunk.prompt = batch.texts(here["prompt"]) if here["prompt"] else None
+            chunk.completion = batch.texts(here["completion"]) if here["completion"] else None
+        if "prompt" in want and here["prompt"]:
+            chunk.prompt = batch.texts(here["prompt"])
+        if "tokens" in want:
+            chunk.log_ratios = log_ratios(batch, here)
+        return chunk
+
+    def _needed(self, place: dict[str, str | None], want: frozenset[str]) -> list[str]:
+        needed = {"reward", "step", "group" if place["group"] else "prompt"}
+        needed |= {"advantage"} if "advantage" in want else set()
+        needed |= {"prompt", "completion"} if "text" in want else set()
+        needed |= {"prompt"} if "prompt" in want else set()
+        needed |= {"log_ratios", "logp_new", "logp_old", "mask"} if "tokens" in want else set()
+        return [name for what, name in place.items() if what in needed and name]
+
+    def has_tokens(self, file: Path) -> bool:
+        """Whether the file holds token log-ratios, or both log-probabilities to take them from."""
+        present = columns_of(file, Notes())
+        found = {what: self.columns.find(what, present) for what in ("log_ratios", "logp_new", "logp_old")}
+        return bool(found["log_ratios"] or (found["logp_new"] and found["logp_old"]))
+
+    def _has_reward(self, file: Path) -> bool:
+        return self._place("reward", file) is not None
+
+    def _place(self, what: str, file: Path) -> str | None:
+        return self.columns.find(what, columns_of(file, Notes()))
+
+
+def table_files(path: Path, suffixes: tuple[str, ...] = tuple(READ)) -> list[Path]:
+    """Readable tables in `path` and up to two folders below, without checkpoints and logs, in natural order."""
+    found: list[Path] = []
+    for depth in ("*", "*/*", "*/*/*"):
+        for file in path.glob(depth):
+            folders = file.relative_to(path).parts[:-1]
+            if any(folder.startswith(SKIPPED_FOLDERS) for folder in folders) or file.name in NOT_ROLLOUTS:
+                continue
+            if file.suffix.lower() in suffixes and file.is_file():
+                found.append(file)
+    return sorted(found, key=natural)
+
+
+def natural(file: Path) -> tuple[tuple[int, int, str], ...]:
+    """A sort key that puts 2.jsonl before 10.jsonl."""
+    parts: list[tuple[int, int, str]] = []
+    for letter in str(file):
+        if letter.isdecimal() and letter.isascii():
+            if parts and parts[-1][0] == 0:
+                parts[-1] = (0, parts[-1][1] * 10 + int(letter), "")
+            else:
+                parts.append((0, int(letter), ""))
+        else:
+            parts.append((1, 0, letter))
+    return tuple(parts)
+
+
+def steps(batch: Batch, name: str | None, otherwise: int = 0) -> NDArray[np.int64]:
+    """The steps of the rows as whole numbers; `otherwise` where there is none."""
+    if name is None or name not in batch.names:
+        return np.full(len(batch), otherwise, dtype=np.int64)
+    values = batch.numbers(name)
+    usable = np.isfinite(values) & (np.abs(values) < 2**53)
+    return np.where(usable, values, otherwise).astype(np.int64)
+
+
+def log_ratios(batch: Batch, place: dict[str, str | None]) -> list[NDArray[np.float64] | None] | None:
+    """Token log-ratios of the rows: their own column, or the difference of the two log-probabilities; masked tokens go."""
+    if place["log_ratios"]:
+        rows = batch.lists(place["log_ratios"])
+    elif place["logp_new"] and place["logp_old"]:
+        both = zip(batch.lists(place["logp_new"]), batch.lists(place["logp_old"]), strict=True)
+        rows = [
+            new - old if new is not None and old is not None and len(new) == len(old) else None for new, old in both
+        ]
+    else:
+        return None
+    if place["mask"]:
+        masks = batch.lists(place["mask"])
+        rows = [
+            row[mask > 0] if row is not None and mask is not None and len(mask) == len(row) else row
+            for row, mask in zip(rows, masks, strict=True)
+        ]
+    return rows
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")

@@ -1,0 +1,193 @@
+"""Rows out of Parquet, JSON lines and CSV, in batches; damage becomes a note, never an exception.
+
+Nothing here executes what it reads: no pickle, no eval, no format that can hold code.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
+from rovrl.audit.read.rows import Notes
+from rovrl.errors import RovrlError, require
+
+pa = require("pyarrow", extra="report")
+pc = require("pyarrow.compute", extra="report")
+pq = require("pyarrow.parquet", extra="report")
+
+BATCH_ROWS = 131_072
+LINE_LIMIT = 256 * 2**20
+"""Bytes of one line of text; a longer one is no row."""
+FIELD_LIMIT = 2**28
+REFUSED = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".npy", ".npz", ".joblib", ".ckpt"}
+
+
+def columns_of(path: Path, notes: Notes) -> list[str]:
+    """The names of the columns of a file, from its head; empty (and a note) if nothing can be read."""
+    if path.suffix.lower() == ".parquet":
+        try:
+            with pq.ParquetFile(path) as file:
+                return list(file.schema_arrow.names)
+        except (OSError, pa.ArrowException, ValueError) as error:
+            notes.tell("damaged_file", _damaged(path, error))
+            return []
+    for batch in batches(path, None, Notes(), size=64):
+        return batch.names
+    return []
+
+
+def batches(path: Path, columns: list[str] | None, notes: Notes, size: int = BATCH_ROWS) -> Iterator[Batch]:
+    """The rows of one file of any readable kind, told by its name; `columns` saves reading the others (Parquet)."""
+    reader = READ.get(path.suffix.lower())
+    if reader is None:
+        raise RovrlError(refusal(path))
+    try:
+        yield from reader(path, columns, notes, size)
+    except OSError as error:
+        notes.tell("damaged_file", _damaged(path, error))
+
+
+def refusal(path: Path) -> str:
+    """Why a file of another kind is not read, as a sentence."""
+    if path.suffix.lower() in REFUSED:
+        return (
+            f"{path} is not read: a {path.suffix} file can hold a pickle, which runs code when opened; "
+            "write the rollouts as Parquet, JSON lines or CSV"
+        )
+    return f"{path} is not read: expected a .parquet, .jsonl, .json or .csv file"
+
+
+def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
+    start = 0
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            names = file.schema_arrow.names
+            wanted = None if columns is None else [name for name in columns if name in names]
+            for batch in file.iter_batches(batch_size=size, columns=wanted):
+                yield ArrowBatch(start, batch)
+                start += batch.num_rows
+    except (pa.ArrowException, ValueError, OSError) as error:
+        rest = f"; its first {start:,} rows were used" if start else ""
+        notes.tell("damaged_file", _damaged(path, error) + rest)
+
+
+def _json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
+    if path.suffix.lower() == ".json" and _starts_with(path, b"["):
+        yield from _json_array(path, notes, size)
+        return
+    size = min(size, 8192)
+    rows, values, bad = [], [], 0
+    for number, line in enumerate(_lines(path, notes)):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            bad += 1
+            continue
+        rows.append(number)
+        values.append(value)
+        if len(rows) == size:
+            yield DictBatch(rows, values)
+            rows, values = [], []
+    notes.count("unreadable_rows", "{n} lines are no JSON objects and were left out", bad)
+    if rows:
+        yield DictBatch(rows, values)
+
+
+def _json_array(path: Path, notes: Notes, size: int) -> Iterator[Batch]:
+    if path.stat().st_size > LINE_LIMIT:
+        notes.tell("too_large", f"{path} was left out: a JSON array of this size cannot be streamed; write JSON lines")
+        return
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        notes.tell("damaged_file", _damaged(path, error))
+        return
+    good = [(row, value) for row, value in enumerate(values) if isinstance(value, dict)]
+    notes.count("unreadable_rows", "{n} entries are no JSON objects and were left out", len(values) - len(good))
+    for start in range(0, len(good), size):
+        part = good[start : start + size]
+        yield DictBatch([row for row, _ in part], [value for _, value in part])
+
+
+def _csv(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
+    size = min(size, 8192)
+    csv.field_size_limit(FIELD_LIMIT)
+    rows, values, number = [], [], -1
+    reader = csv.DictReader(_lines(path, notes, keep_ends=True))
+    while True:
+        number += 1
+        try:
+            value = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            notes.tell("damaged_file", _damaged(path, error) + f"; its first {number:,} rows were used")
+            break
+        rows.append(number)
+        values.append(value)
+        if len(rows) == size:
+            yield DictBatch(rows, values)
+            rows, values = [], []
+    if rows:
+        yield DictBatch(rows, values)
+
+
+def _lines(path: Path, notes: Notes, keep_ends: bool = False) -> Iterator[str]:
+    """The lines of a text file: UTF-8, or what its byte-order mark says; undecodable bytes are replaced and noted."""
+    encoding = _encoding(path)
+    if encoding != "utf-8":
+        with open(path, encoding=encoding, errors="replace", newline="") as file:
+            while line := file.readline(LINE_LIMIT):
+                yield line
+        return
+    replaced = 0
+    with open(path, "rb") as file:
+        first = True
+        while raw := file.readline(LINE_LIMIT):
+            if first:
+                raw, first = raw.removeprefix(codecs.BOM_UTF8), False
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError:
+                line, replaced = raw.decode("utf-8", "replace"), replaced + 1
+            yield line if keep_ends else line.rstrip("\r\n")
+    if replaced:
+        notes.tell(
+            "encoding", f"{path} has {replaced:,} lines that are not UTF-8; what could not be read became U+FFFD"
+        )
+
+
+def _encoding(path: Path) -> str:
+    with open(path, "rb") as file:
+        head = file.read(4)
+    for mark, name in ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")):
+        if head.startswith(mark):
+            return name
+    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+
+
+def _starts_with(path: Path, mark: bytes) -> bool:
+    with open(path, "rb") as file:
+        return file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(mark)
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return f"{path} is damaged and was left out: {reason}"
+
+
+READ: dict[str, Callable[[Path, list[str] | None, Notes, int], Iterator[Batch]]] = {
+    ".parquet": _parquet,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_lines,
+    ".csv": _csv,
+}

@@ -1,0 +1,114 @@
+"""TRL's `completions/completions_*.parquet`, as GRPOTrainer writes them with `log_completions=True`.
+
+They hold no group ids: the responses of a group are a run of equal prompts. The same batch is written again at every log
+inside one generation, and evaluation shares the files; `rovrl.audit.read.rollouts` deals with both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.table import natural, steps
+from rovrl.audit.read.tables import batches, columns_of
+from rovrl.errors import RovrlError
+
+FIXED = ("step", "prompt", "completion", "advantage")
+PATTERN = "completions_*.parquet"
+
+
+@dataclass
+class TrlReader:
+    """Completions as TRL logs them; the reward is the weighted sum of the reward functions' columns."""
+
+    columns: Columns = field(default_factory=Columns)
+    name: str = "trl"
+    by_runs: bool = True
+    repeats: bool = True
+
+    def files(self, path: Path) -> list[Path]:
+        """The completion files in `path` or `path/completions`."""
+        if path.is_file():
+            return [path] if path.match(PATTERN) or _looks_like_trl(path) else []
+        for folder in (path, path / "completions"):
+            found = sorted(folder.glob(PATTERN), key=natural) if folder.is_dir() else []
+            if found:
+                return found
+        return []
+
+    def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
+        """See `Reader`."""
+        for batch in batches(file, None, notes):
+            if "prompt" not in batch.names:
+                notes.tell(
+                    "damaged_file", f"{file} has no prompt column and was left out: it is no completions file of TRL"
+                )
+                return
+            rewards = self._reward_names(batch, file, notes)
+            parts = (
+                np.stack([batch.numbers(name) for name in rewards], axis=-1) if rewards else np.zeros((len(batch), 0))
+            )
+            prompt = batch.texts("prompt")
+            completion = batch.texts("completion") if "completion" in batch.names else None
+            yield Chunk(
+                row=batch.rows,
+                reward=self._total(parts, rewards),
+                step=steps(batch, "step"),
+                group=prompt,
+                advantage=batch.numbers("advantage") if "advantage" in batch.names else None,
+                prompt=prompt if want & {"text", "prompt"} else None,
+                completion=completion if "text" in want else None,
+                digest=_digest(prompt, completion, parts),
+            )
+
+    def _reward_names(self, batch: Batch, file: Path, notes: Notes) -> list[str]:
+        if self.columns.reward:
+            return [self.columns.reward] if self.columns.reward in batch.names else []
+        weights = dict(self.columns.reward_weights)
+        missing = [name for name in weights if name not in batch.names]
+        if missing:
+            raise RovrlError(
+                f"{file} has no reward column {', '.join(missing)}; its columns are {', '.join(batch.names)}"
+            )
+        others = [name for name in batch.names if name not in FIXED]
+        found = list(weights) or [name for name in others if np.isfinite(batch.numbers(name)).any()] or others
+        if len(found) > 1 and not weights:
+            notes.tell(
+                "reward_weights_unknown",
+                f"the dump has several reward columns ({', '.join(found)}) and no weights: they were added up with weight 1 "
+                "each; give --reward-weight NAME=W if the run used others, or if a column is no reward",
+            )
+        return found
+
+    def _total(self, parts: NDArray[np.float64], names: list[str]) -> NDArray[np.float64]:
+        """TRL's rule: weighted sum over the functions that gave a score; no score at all is no reward."""
+        weights = dict(self.columns.reward_weights)
+        factor = np.array([weights.get(name, 1.0) for name in names])
+        scored = ~np.isnan(parts)
+        with np.errstate(invalid="ignore", over="ignore"):  # inf - inf between reward functions: no finite reward
+            total = (np.where(scored, parts, 0.0) * factor).sum(-1)
+        return np.where(scored.any(-1), total, np.nan)
+
+
+def _digest(prompt: object, completion: object, parts: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """One number per row that is equal for equal prompt, completion and rewards (within this process)."""
+    texts = zip(prompt, completion, strict=True) if completion is not None else ((p, None) for p in prompt)  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
+    words = [hash((p.as_py(), c.as_py() if c is not None else None)) for p, c in texts]
+    mixed = np.array(words, dtype=np.int64).view(np.uint64)
+    for column in np.nan_to_num(parts, nan=-1.5e300).T:
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + np.ascontiguousarray(column).view(np.uint64)
+    return mixed
+
+
+def _looks_like_trl(path: Path) -> bool:
+    return (
+        path.suffix == ".parquet"
+        and set(FIXED) <= set(columns_of(path, Notes()))
+        and path.name.startswith("completions")
+    )

@@ -1,0 +1,95 @@
+"""verl's `trainer.rollout_data_dir/{step}.jsonl`: input, output, score, step, uid per trajectory.
+
+The group is the uid without its session and output numbers. Pad rows (uid "pad...") are no responses. Older dumps have no
+uid: there a group is the set of rows with the same input in one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.table import natural, steps
+from rovrl.audit.read.tables import batches, columns_of, pa
+
+MARKS = {"input", "output", "score"}
+
+
+@dataclass
+class VerlReader:
+    """Trajectories as verl dumps them."""
+
+    columns: Columns = field(default_factory=Columns)
+    name: str = "verl"
+    by_runs: bool = False
+    repeats: bool = False
+
+    def files(self, path: Path) -> list[Path]:
+        """The step files in `path`, or in a folder `rollout_data_dir`-like directly below it."""
+        if path.is_file():
+            return [path] if path.suffix == ".jsonl" and _is_verl(path) else []
+        for folder in (path, path / "rollouts", path / "rollout_data", path / "rollout"):
+            found = sorted(folder.glob("*.jsonl"), key=natural) if folder.is_dir() else []
+            if any(_is_verl(file) for file in found[:3]):
+                return found
+        return []
+
+    def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
+        """See `Reader`."""
+        number = int(file.stem) if file.stem.isdecimal() and len(file.stem) < 16 else 0
+        for batch in batches(file, None, notes):
+            if "score" not in batch.names and self.columns.reward is None:
+                notes.tell(
+                    "damaged_file", f"{file} has no score column and was left out: it is no rollout dump of verl"
+                )
+                return
+            chunk = self._chunk(batch, number, notes)
+            if want & {"text", "prompt"}:
+                chunk.prompt = batch.texts("input")
+                chunk.completion = batch.texts("output")
+            yield _without_pads(chunk, notes)
+
+    def _chunk(self, batch: Batch, number: int, notes: Notes) -> Chunk:
+        reward = self.columns.reward or "score"
+        if "uid" in batch.names:
+            group = pa.array([_prompt_of(uid) for uid in batch.texts("uid").to_pylist()], type=pa.large_string())
+        else:
+            notes.tell(
+                "grouped_by_prompt", "the dump has no uid: responses with the same input in one file form a group"
+            )
+            group = batch.texts("input")
+        return Chunk(
+            row=batch.rows,
+            reward=batch.numbers(reward) if reward in batch.names else np.full(len(batch), np.nan),
+            step=steps(batch, "step", otherwise=number),
+            group=group,
+        )
+
+
+def _prompt_of(uid: str | None) -> str | None:
+    return uid.rsplit("_", 2)[0] if uid else None
+
+
+def _without_pads(chunk: Chunk, notes: Notes) -> Chunk:
+    pad = np.array([bool(label) and label.startswith("pad") for label in chunk.group.to_pylist()], dtype=bool)
+    if not pad.any():
+        return chunk
+    notes.count("pad_rows", "{n} pad rows (uid pad...) were left out: they are no responses", int(pad.sum()))
+    keep = pa.array(~pad)
+    return Chunk(
+        row=chunk.row[~pad],
+        reward=chunk.reward[~pad],
+        step=chunk.step[~pad],
+        group=chunk.group.filter(keep),
+        prompt=chunk.prompt.filter(keep) if chunk.prompt is not None else None,
+        completion=chunk.completion.filter(keep) if chunk.completion is not None else None,
+    )
+
+
+def _is_verl(file: Path) -> bool:
+    return set(columns_of(file, Notes())) >= MARKS

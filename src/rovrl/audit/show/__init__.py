@@ -1,0 +1,1 @@
+"""An audit for a reader: the terminal, JSON, and one HTML page."""

@@ -1,0 +1,145 @@
+"""The audit in the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+
+from rovrl.audit.judge.findings import percent, share
+from rovrl.audit.result import AuditResult
+
+WIDTH = 100
+WORST = 5
+USUALLY_CLIPPED = 0.1
+NAMES = {
+    "grpo": "GRPO",
+    "dr_grpo": "Dr. GRPO",
+    "rloo": "RLOO",
+    "credit": "RoVR credit",
+    "median_mad": "median-MAD",
+    "other": "advantages of another kind (other weights, scaling or method)",
+}
+
+
+def text(result: AuditResult) -> str:
+    """The summary: numbers, worst groups, ratio side, certificate, notes, verdict."""
+    parts = [
+        _head(result),
+        _rewards(result),
+        _worst(result),
+        _ratios(result),
+        _certificate(result),
+        _notes(result),
+        _verdict(result),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(result: AuditResult) -> str:
+    s = result.summary
+    usual = max(s.group_sizes, key=lambda size: s.group_sizes[size])
+    sizes = (
+        f"of {usual}"
+        if len(s.group_sizes) == 1
+        else f"of {min(s.group_sizes)} to {max(s.group_sizes)}, most of {usual}"
+    )
+    steps = f"{s.steps:,} step{'s' * (s.steps != 1)} ({s.first_step} to {s.last_step})"
+    kinds = {
+        "records": "rovrl records",
+        "trl": "TRL completions",
+        "verl": "verl rollouts",
+        "table": "a table of rollouts",
+    }
+    return (
+        f"rovrl audit of {result.path}: {kinds[result.kind]}, {len(result.files):,} file{'s' * (len(result.files) != 1)}\n"
+        f"{s.groups:,} groups {sizes}, {s.responses:,} responses, {steps}"
+    )
+
+
+def _rewards(result: AuditResult) -> str:
+    s = result.summary
+    untied = s.groups - s.tied_groups - s.single_groups
+    tied = f"{s.tied_groups:,} tied groups ({percent(share(s.tied_groups, s.groups))})"
+    halved = f"{s.halved_groups:,} of {untied:,} untied groups lost half of their contrast or more"
+    credit = f"{percent(s.contrast_lost_credit)} under bounded credit (mean over untied groups)"
+    changes = f"{s.sign_changes:,} responses ({percent(s.sign_change_share)}) between GRPO and robust credit"
+    lines = [
+        ("no signal", f"{tied}, {s.single_groups:,} with fewer than two scored responses"),
+        ("missing", f"{s.nonfinite_rewards:,} rewards are missing or not finite, in {s.nonfinite_groups:,} groups"),
+        ("dominating", f"{s.dominating_rewards:,} rewards dominate {s.dominated_groups:,} groups; {halved}"),
+        ("contrast lost", f"{percent(s.contrast_lost)} under GRPO, {credit}"),
+        ("sign changes", f"{changes}; mean reference shift {s.reference_shift:.3g}"),
+    ]
+    if s.planted is not None and s.planted:
+        lines.append(("planted", f"the run itself contaminated {s.planted:,} rewards"))
+    if s.trained_with:
+        lines.append(("trained with", NAMES.get(s.trained_with, s.trained_with)))
+    return "Rewards\n" + _table(lines)
+
+
+def _worst(result: AuditResult) -> str:
+    table = result.groups
+    worst = [g for g in result.worst(WORST).tolist() if table.dominating[g] or table.flips[g]]
+    if not worst:
+        return ""
+    lines = [f"  {'step':>6}  {'group':<24} {'lost':>6} {'by credit':>9} {'flips':>5}  rewards that dominate"]
+    for g in worst:
+        label = (result.rollouts.label[g].as_py() if not result.rollouts.by_runs else "") or f"group {g}"
+        label = "".join(c if c.isprintable() else "?" for c in label)
+        rewards = result.rewards(g)
+        out = ", ".join(f"{rewards[i]:.4g}" for i in result.dominating(g)[:4]) or "-"
+        lost, credit = (percent(float(np.nan_to_num(x[g]))) for x in (table.lost, table.lost_credit))
+        lines.append(
+            f"  {result.rollouts.step[g]:>6}  {label[:24]:<24} {lost:>6} {credit:>9} {table.flips[g]:>5}  {out}"
+        )
+    return "Worst groups\n" + "\n".join(lines)
+
+
+def _ratios(result: AuditResult) -> str:
+    r = result.summary.ratios
+    if r is None:
+        return "Token log-ratios\n  none saved: clip branches cannot be audited (train with records to have them)"
+    clipped, soft = r.clipped_upper + r.clipped_lower, r.soft_clipped_upper + r.soft_clipped_lower
+    sides = f"{percent(r.clipped_upper)} above, {percent(r.clipped_lower)} below"
+    typical = f"typical |log weight| {r.median_abs_log_weight:.2g}"
+    lines = [
+        ("clipped", f"{percent(clipped)} of {r.responses:,} response-updates ({sides}); with SoftRoVR {percent(soft)}"),
+        ("branches moved", f"{percent(r.moved)} would change their clip branch under SoftRoVR"),
+        ("bursts", f"{percent(r.bursts)} have a log weight made by a few tokens; {typical}"),
+        ("disagreement", f"SoftRoVR hides {percent(r.disagreement)} of the movement of the log weights"),
+    ]
+    if clipped > USUALLY_CLIPPED:
+        lines.append(
+            ("is that normal?", "with GSPO's band of 3e-4 / 4e-4 others report a tenth to four tenths clipped")
+        )
+    return "Token log-ratios\n" + _table(lines)
+
+
+def _certificate(result: AuditResult) -> str:
+    if result.certificate is None:
+        return ""
+    unknown = [p.statement for p in result.certificate.premises if p.status == "unknown"]
+    broken = [f"{p.statement} ({p.why})" for p in result.certificate.premises if p.status == "violated"]
+    lines = [result.certificate.sentence, "Not known to hold: " + "; ".join(unknown) + "."]
+    lines += ["Does not hold: " + "; ".join(broken) + "."] if broken else []
+    return "Certificate\n" + "\n".join(_wrap(line) for line in lines)
+
+
+def _notes(result: AuditResult) -> str:
+    return "Notes\n" + "\n".join(_wrap(f"[{n.code}] {n.sentence}") for n in result.notes) if result.notes else ""
+
+
+def _verdict(result: AuditResult) -> str:
+    said = [_wrap(f"[{f.code}] {f.sentence}. {f.advice[0].upper()}{f.advice[1:]}.") for f in result.findings]
+    return "\n".join(["Verdict: " + result.verdict, *said])
+
+
+def _table(lines: list[tuple[str, str]]) -> str:
+    return "\n".join(
+        textwrap.fill(line, WIDTH, initial_indent=f"  {name:<15} ", subsequent_indent=" " * 18) for name, line in lines
+    )
+
+
+def _wrap(line: str) -> str:
+    return textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    ")

@@ -1,0 +1,102 @@
+"""`rovrl doctor --engine trl`: the settings of a RoVRConfig, checked by building it; nothing is trained or downloaded."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from rovrl.doctor.cli import Finding
+from rovrl.errors import RovrlError, require
+
+
+def check(args: argparse.Namespace) -> Iterator[Finding]:
+    """Findings about TRL, the settings as RoVRConfig takes them, and what of them changes the method."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trl = require("trl", extra="train")
+        from rovrl.integrations.trl import RoVRConfig  # refuses a TRL outside the tested range with its own sentence
+
+        yield Finding("ok", f"trl {trl.__version__}, RoVRTrainer imports")
+        given = parse(args.settings)
+        known = [field.name for field in fields(RoVRConfig)]
+        for name in given:
+            if name not in known:
+                raise RovrlError(
+                    f"RoVRConfig has no field {name!r}; see docs, or TRL's GRPOConfig for its other fields"
+                )
+        yield from _settings(RoVRConfig, given)
+
+
+def parse(settings: list[str]) -> dict[str, Any]:
+    """field -> value; values are read as YAML, so that `{num_blocks: 3}`, `16`, `true` and `none` mean what they look like."""
+    yaml = require("yaml", extra="train")
+    given = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise RovrlError(f"{setting!r} is not a setting: write field=value, as in num_generations=16")
+        try:
+            given[name.lstrip("+-")] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise RovrlError(f"cannot read the value of {name}: {text!r} ({str(error).splitlines()[0]})") from None
+    return given
+
+
+def _settings(config_class: Any, given: dict[str, Any]) -> Iterator[Finding]:
+    said = _Said()
+    logger = logging.getLogger("rovrl")
+    logger.addHandler(said)
+    try:
+        with tempfile.TemporaryDirectory() as nowhere:
+            config = config_class(**{"output_dir": nowhere, **given})
+    except (ValueError, TypeError, RovrlError) as error:
+        yield Finding("problem", str(error).splitlines()[0])
+        return
+    finally:
+        logger.removeHandler(said)
+    yield Finding("ok", "the settings are valid")
+    yield from (Finding("warning", sentence) for sentence in said.sentences)
+    yield from _method(config)
+
+
+def _method(config: Any) -> Iterator[Finding]:
+    sequence = config.importance_sampling_level == "sequence"
+    high = config.epsilon if config.epsilon_high is None else config.epsilon_high
+    if sequence and max(config.epsilon, high) > 0.05:
+        yield Finding(
+            "problem",
+            f"the clip range {config.epsilon:g} / {high:g} never acts on a sequence weight: leave epsilon out",
+        )
+    else:
+        yield Finding("ok", f"clip range {config.epsilon:g} / {high:g} at {config.importance_sampling_level} level")
+    if sequence and config.loss_type != "grpo":
+        yield Finding(
+            "warning", f"loss_type={config.loss_type} does not weigh responses equally; the method is loss_type=grpo"
+        )
+    off = [name for name in ("reward_channel", "ratio_channel") if getattr(config, name) is None]
+    if off:
+        yield Finding("warning", f"{' and '.join(off)} off: this is not RoVR-GSPO but a baseline")
+    if config.ratio_settings is not None and not config.updates_see_moved_policy:
+        text = "each generation is used for one update, before the policy moves: every log-ratio is 0, the ratio channel idle"
+        yield Finding("warning", f"{text}; set num_iterations or steps_per_generation above 1")
+    if config.bf16 or config.fp16:
+        yield Finding(
+            "note",
+            "half precision: log-ratios have a noise floor, watch rovr/weight_disagreement",
+        )
+
+
+class _Said(logging.Handler):
+    """Collects what RoVRConfig warns of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.sentences: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.sentences.append(record.getMessage())

@@ -1,0 +1,237 @@
+"""RoVRConfig: GRPOConfig with GSPO's defaults and the two channels; settings that would be ignored are refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
+from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
+from rovrl.config import RatioChannel, RewardChannel
+from rovrl.credit import METHODS, partition
+from rovrl.integrations.trl.installed import GRPOConfig
+from rovrl.loss import CLIP_HIGH, CLIP_LOW
+
+TOKEN_CLIP = 0.2
+"""TRL's own epsilon, for token-level losses."""
+ADVANTAGE_NAMES = (*METHODS, *(name for name in PEER_ADVANTAGES if name not in METHODS))
+WEIGHT_NAMES = ("soft_rovr", *PEER_WEIGHTS)
+
+logger = logging.getLogger("rovrl")
+
+
+@dataclass
+class RoVRConfig(GRPOConfig):
+    """Configuration of `RoVRTrainer`: every field of TRL's GRPOConfig, with GSPO's defaults, plus the two channels.
+
+    `reward_channel` and `ratio_channel` hold fields of `rovrl.RewardChannel` and `rovrl.RatioChannel`; None switches a
+    channel off, so that both None is plain GSPO.
+    """
+
+    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "reward_channel", "ratio_channel"]  # noqa: RUF012
+
+    importance_sampling_level: str = field(
+        default="sequence", metadata={"help": "'sequence' (GSPO); 'token' needs ratio_channel off."}
+    )
+    loss_type: str = field(
+        default="grpo", metadata={"help": "TRL's loss; 'grpo' averages over sequences, as GSPO does."}
+    )
+    epsilon: float | None = field(
+        default=None, metadata={"help": "Lower clip. Default: 3e-4 at sequence level (GSPO), 0.2 at token level."}
+    )
+    epsilon_high: float | None = field(
+        default=None, metadata={"help": "Upper clip. Default: 4e-4 at sequence level if epsilon is not given."}
+    )
+    reward_channel: dict[str, Any] | str | None = field(
+        default_factory=dict,
+        metadata={"help": "Fields of RewardChannel as a dict; {} is the paper's setting, none is TRL's own advantage."},
+    )
+    ratio_channel: dict[str, Any] | str | None = field(
+        default_factory=dict,
+        metadata={"help": "Fields of RatioChannel as a dict; {} is the paper's setting, none is the plain mean."},
+    )
+    advantage: str = field(
+        default="credit",
+        metadata={"help": f"What the reward channel computes: {', '.join(ADVANTAGE_NAMES)}."},
+    )
+    weight: str = field(
+        default="soft_rovr", metadata={"help": f"What the ratio channel computes: {', '.join(WEIGHT_NAMES)}."}
+    )
+    record_dir: str | None = field(
+        default=None, metadata={"help": "Directory for records (one Parquet file per generation); none: no records."}
+    )
+
+    def __post_init__(self) -> None:
+        self.reward_channel = _from_words("reward_channel", self.reward_channel)
+        self.ratio_channel = _from_words("ratio_channel", self.ratio_channel)
+        self._gspo_clip()
+        self._run_without_accelerator()
+        super().__post_init__()
+        reward, ratio = self.reward_settings, self.ratio_settings
+        _check_reward_channel(self, reward)
+        _check_ratio_channel(self, ratio)
+        if reward is not None and self.advantage in ("credit", "center") and self.process_index == 0:
+            _warn_of_fallback(reward, self.num_generations or 0)
+
+    @property
+    def reward_settings(self) -> RewardChannel | None:
+        """The reward channel, checked; None if it is off."""
+        return None if self.reward_channel is None else RewardChannel.from_dict(_mapping("reward_channel", self))
+
+    @property
+    def ratio_settings(self) -> RatioChannel | None:
+        """The ratio channel, checked; None if it is off."""
+        return None if self.ratio_channel is None else RatioChannel.from_dict(_mapping("ratio_channel", self))
+
+    @property
+    def updates_see_moved_policy(self) -> bool:
+        """Whether a response is used after the weights moved, so that log-ratios are not all 0."""
+        cycle = (self.steps_per_generation or 1) * self.num_iterations
+        corrected = self.use_vllm and self.vllm_importance_sampling_correction
+        return self.gradient_accumulation_steps % cycle != 0 or corrected
+
+    @property
+    def method_name(self) -> str:
+        """One word for what is trained: the paper's names, and for peers the names of `rovrl.baselines`."""
+        reward = None if self.reward_channel is None else self.advantage
+        ratio = None if self.ratio_channel is None else self.weight
+        named = {
+            (None, None): "gspo",
+            ("credit", None): "rovr-adv",
+            (None, "soft_rovr"): "softrovr",
+            ("credit", "soft_rovr"): "rovr-gspo",
+        }
+        return named.get((reward, ratio)) or "+".join(name for name in (reward, ratio) if name)
+
+    @property
+    def record_settings(self) -> dict[str, Any]:
+        """What a reader of the records must know about the run, as plain JSON values."""
+        names = (
+            "num_generations",
+            "steps_per_generation",
+            "gradient_accumulation_steps",
+            "num_iterations",
+            "importance_sampling_level",
+            "loss_type",
+            "epsilon",
+            "epsilon_high",
+            "beta",
+            "delta",
+            "temperature",
+            "learning_rate",
+            "seed",
+        )
+        channels = {"reward_channel": self.reward_settings, "ratio_channel": self.ratio_settings}
+        return {
+            "engine": "trl",
+            "method": self.method_name,
+            **{name: getattr(self, name) for name in names},
+            **{name: None if channel is None else channel.to_dict() for name, channel in channels.items()},
+        }
+
+    def _gspo_clip(self) -> None:
+        sequence = self.importance_sampling_level == "sequence"
+        if self.loss_type == "cispo" and self.epsilon_high is None:
+            raise ValueError("epsilon_high must be given with loss_type='cispo', where it caps the weight (TRL: 5.0)")
+        if self.epsilon is None and self.epsilon_high is None and sequence:
+            self.epsilon_high = CLIP_HIGH
+        if self.epsilon is None:
+            self.epsilon = CLIP_LOW if sequence else TOKEN_CLIP
+        if not 0 <= self.epsilon < 1 or (self.epsilon_high is not None and not self.epsilon_high >= 0):
+            raise ValueError(
+                f"epsilon must be in [0, 1) and epsilon_high at least 0 (GSPO: {CLIP_LOW:g} and {CLIP_HIGH:g}), "
+                f"not {self.epsilon!r} and {self.epsilon_high!r}"
+            )
+
+    def _run_without_accelerator(self) -> None:
+        """TRL turns bfloat16 on by default, which a machine without accelerator refuses, or runs too coarsely to see
+        a clip band of 3e-4."""
+        if not torch.accelerator.is_available():
+            self.use_cpu = True
+        if self.use_cpu and self.bf16 is None and not self.fp16:
+            self.bf16 = False
+
+
+def _from_words(name: str, value: Any) -> Any:
+    """A channel as a command line gives it: JSON, or none."""
+    if not isinstance(value, str):
+        return value
+    if value.strip().lower() in ("none", "null", "off"):
+        return None
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{name} must be none or JSON such as '{{\"num_blocks\": 3}}', not {value!r} ({error})"
+        ) from None
+
+
+def _mapping(name: str, config: RoVRConfig) -> dict[str, Any]:
+    value = getattr(config, name)
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a dict of its channel's fields, {{}} or None, not {value!r}")
+    return value
+
+
+def _check_reward_channel(config: RoVRConfig, channel: RewardChannel | None) -> None:
+    if config.advantage not in ADVANTAGE_NAMES:
+        raise ValueError(f"advantage must be one of {', '.join(ADVANTAGE_NAMES)}, not {config.advantage!r}")
+    if channel is None:
+        if config.advantage != "credit":
+            raise ValueError(
+                f"advantage={config.advantage!r} would be ignored with reward_channel=None (TRL's own advantage): "
+                "set reward_channel={} or leave advantage out"
+            )
+        return
+    if config.scale_rewards != "group":
+        raise ValueError(
+            f"scale_rewards={config.scale_rewards!r} would be ignored: the reward channel has its own scale. "
+            "Leave it out, or set reward_channel=None for TRL's own advantage"
+        )
+    if config.multi_objective_aggregation != "sum_then_normalize":
+        raise ValueError(
+            f"multi_objective_aggregation={config.multi_objective_aggregation!r} would be ignored: the reward channel "
+            "works on the weighted sum of the rewards. Leave it out, or set reward_channel=None"
+        )
+
+
+def _check_ratio_channel(config: RoVRConfig, channel: RatioChannel | None) -> None:
+    if config.weight not in WEIGHT_NAMES:
+        raise ValueError(f"weight must be one of {', '.join(WEIGHT_NAMES)}, not {config.weight!r}")
+    if channel is None:
+        if config.weight != "soft_rovr":
+            raise ValueError(
+                f"weight={config.weight!r} would be ignored with ratio_channel=None (the plain mean): "
+                "set ratio_channel={} or leave weight out"
+            )
+        return
+    if config.importance_sampling_level != "sequence":
+        raise ValueError(
+            f"importance_sampling_level={config.importance_sampling_level!r} has no sequence weight for the ratio channel "
+            "to estimate: set importance_sampling_level='sequence', or ratio_channel=None"
+        )
+    if config.loss_type in ("cispo", "vespo"):
+        raise ValueError(
+            f"loss_type={config.loss_type!r} uses the token log-probabilities beside the sequence weight, so the ratio "
+            "channel would change something else: use grpo, bnpo, dr_grpo, dapo, luspo or sapo, or set ratio_channel=None"
+        )
+    if config.use_liger_kernel:
+        raise ValueError(
+            "use_liger_kernel=True can replace the loss that the ratio channel works in: leave it out (TRL: "
+            "model_init_kwargs={'use_kernels': True}), or set ratio_channel=None"
+        )
+
+
+def _warn_of_fallback(channel: RewardChannel, group: int) -> None:
+    declared = channel.failure_unit is not None and None not in (channel.arbitrary_blocks, channel.replaced_per_block)
+    if declared and partition(group, channel)[1]:
+        q, s = channel.arbitrary_blocks, channel.replaced_per_block
+        logger.warning(
+            f"num_generations={group} in {channel.num_blocks} blocks does not carry the declared budget (q={q}, s={s}), so "
+            "every group falls back to the global M-center. The default budget needs num_generations >= 9 (the paper: 16); "
+            "for smaller groups declare less, e.g. reward_channel={'replaced_per_block': 0}."
+        )

@@ -1,0 +1,100 @@
+"""What of a RoVR run survives a restart: the number of the generation and the running scale of the rewards."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from rovrl.errors import RovrlError
+from rovrl.integrations.trl.config import RoVRConfig
+from rovrl.integrations.trl.installed import GRPOTrainer
+from rovrl.robust.scale import LaggedScale
+
+STATE_FILE = "rovr_state.json"
+
+logger = logging.getLogger("rovrl")
+
+
+class ResumableTrainer(GRPOTrainer):
+    """GRPOTrainer that counts its generations, keeps the lagged scale, and writes both into its checkpoints.
+
+    The random partition needs no state of its own: its seed is a function of the run's seed and the generation.
+    """
+
+    args: RoVRConfig
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lagged = LaggedScale()
+        self._generation = 0
+        self._before_generation = self._state()
+
+    @property
+    def is_training(self) -> bool:
+        """Training, as opposed to evaluation, by the model's own mode, as TRL decides it."""
+        return self.model is not None and self.model.training
+
+    @property
+    def backward_passes_per_generation(self) -> int:
+        """How many training steps of TRL use one generation of responses."""
+        return (self.args.steps_per_generation or 1) * self.num_iterations
+
+    @property
+    def generation_is_finished(self) -> bool:
+        """Whether the responses at hand have been used for the last time."""
+        return self._step % self.backward_passes_per_generation == 0
+
+    def partition_seed(self, training: bool = True) -> int:
+        """The seed of this generation's random blocks, the same on every rank and after a resume."""
+        return (self.args.seed * 1_000_003 + self._generation * 2 + training) % 2**63
+
+    def _next_generation(self) -> None:
+        self._before_generation = self._state()
+        self._generation += 1
+
+    def _state(self) -> dict[str, Any]:
+        return {"generation": self._generation, "lagged_scale": self._lagged.state_dict()}
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        # Inside a generation its responses are drawn again after a resume: then the state before them is the right one.
+        state = self._state() if self.generation_is_finished else self._before_generation
+        if self.args.should_save:  # before TRL's files, so that a checkpoint with those has this one too
+            folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+            _write(folder / STATE_FILE, {**state, "backward_passes": self._step})
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        path = Path(checkpoint) / STATE_FILE
+        if not path.exists():
+            logger.warning(
+                f"{checkpoint} has no {STATE_FILE} (not a checkpoint of RoVRTrainer): its scale starts anew."
+            )
+            return
+        try:
+            state = json.loads(path.read_text())
+            self._lagged.load_state_dict(state["lagged_scale"])
+            self._generation, self._step = int(state["generation"]), int(state["backward_passes"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RovrlError(f"{path} is damaged ({error}): resume from an earlier checkpoint") from error
+        if not self.generation_is_finished:
+            updates = max(1, self.backward_passes_per_generation // self.args.gradient_accumulation_steps)
+            logger.warning(
+                f"{checkpoint} was saved inside a generation, whose responses are now drawn again: the run goes on, but not "
+                f"exactly as it would have. For an exact resume let save_steps be a multiple of {updates}."
+            )
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".tmp")
+    with open(partial, "w") as file:
+        json.dump(state, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)

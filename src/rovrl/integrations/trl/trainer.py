@@ -1,0 +1,241 @@
+"""RoVRTrainer: TRL's GRPOTrainer with two things changed, and no line of it copied.
+
+The advantages are replaced after TRL computed its own. The sequence weight is changed by *recentring*: inside TRL's loss
+the log-probabilities of response i come back shifted by c_i = SoftRoVR(l_i) - mean(l_i), so that TRL's own mean of the
+log-ratios l_i is SoftRoVR(l_i), value and gradient. Clipping, aggregation and TRL's metrics stay TRL's.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rovrl import baselines
+from rovrl.advantage import Explanation, explain
+from rovrl.diagnostics import metric
+from rovrl.errors import RovrlError
+from rovrl.integrations.trl.config import RoVRConfig
+from rovrl.integrations.trl.installed import TESTED_TRL
+from rovrl.integrations.trl.metrics import DISAGREEMENT_LIMIT, RECENT, reward_metrics, weight_metrics
+from rovrl.integrations.trl.records import Recorder, recorder_for, responses_of
+from rovrl.integrations.trl.rewards import RewardTransform, total, transformed
+from rovrl.integrations.trl.state import ResumableTrainer
+from rovrl.loss import MAX_LOG_WEIGHT
+from rovrl.scales import channel_for_step
+from rovrl.weight import gspo_mean, soft_rovr
+
+__all__ = ["TESTED_TRL", "RewardTransform", "RoVRConfig", "RoVRTrainer"]
+
+WEIGHTS = {"soft_rovr": soft_rovr, **baselines.WEIGHTS}
+UNCLIPPED_LOSSES = ("sapo",)
+ROW = "rovr_row"  # beside TRL's tensors: which response of the generation a row is, also after TRL's shuffle
+
+logger = logging.getLogger("rovrl")
+
+
+class RoVRTrainer(ResumableTrainer):
+    """Trainer for RoVR-GSPO. The only changes to `GRPOTrainer`: the advantages and the sequence weight.
+
+    `reward_transform(rewards, generation)` gets the gathered training rewards [response, reward function] (NaN: not
+    scored; the responses to a prompt are adjacent) and returns those to train on and a label per response, "" if
+    untouched. It runs on every rank and must return the same there. Evaluation is not transformed.
+    """
+
+    _tag_names = ["trl", "rovr-gspo"]  # noqa: RUF012
+    _name = "RoVR-GSPO"
+    args: RoVRConfig
+
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: RoVRConfig | None = None,
+        *more: Any,
+        reward_transform: RewardTransform | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if args is None:
+            name = model if isinstance(model, str) else getattr(model.config, "_name_or_path", "")
+            args = RoVRConfig(f"{name.rstrip('/').split('/')[-1] or 'model'}-RoVR-GSPO")
+        if not isinstance(args, RoVRConfig):
+            raise TypeError(f"RoVRTrainer needs a RoVRConfig (with any field of GRPOConfig), not {type(args).__name__}")
+        _check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
+        super().__init__(model, reward_funcs, args, *more, **kwargs)
+        self.reward_transform = reward_transform
+        self.reward_channel, self.ratio_channel = args.reward_settings, args.ratio_settings
+        self.last_explanation: Explanation | None = None  # of the latest training generation, for callbacks
+        self._gathered: tuple[Tensor, Sequence[str]] | None = None
+        self._weighing: dict[str, Any] | None = None
+        self._disagreements: deque[float] = deque(maxlen=RECENT)
+        self._warned = False
+        self._recorder: Recorder | None = recorder_for(self)
+        if self.ratio_channel is not None and not args.updates_see_moved_policy:
+            self._warn(
+                "This set-up is fully on-policy: each response is used in one optimizer step, before the weights move, so its "
+                "log-ratios are all 0 and the ratio channel has nothing to do. Set steps_per_generation above "
+                "gradient_accumulation_steps, or num_iterations above 1; or ratio_channel=None."
+            )
+
+    # The reward channel
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
+        try:
+            rewards = super()._calculate_rewards(*args, **kwargs)
+        except RovrlError:
+            raise
+        except Exception as error:
+            raise RovrlError(
+                f"a reward function failed in generation {self._generation}: {type(error).__name__}: {error}. It must "
+                "return one number, or None, per completion. Checkpoints and records of finished steps are kept"
+            ) from error
+        labels: Sequence[str] = [""] * len(rewards)
+        if self.reward_transform is not None and self.is_training:
+            rewards, labels = transformed(self.reward_transform, rewards, self._generation)
+        self._gathered = (rewards, labels)
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        training = self.is_training
+        if training:
+            self._next_generation()
+        output = super()._generate_and_score_completions(inputs)
+        assert self._gathered is not None
+        (per_function, labels), self._gathered = self._gathered, None
+        rewards = total(per_function, self.reward_weights)
+        info = None if self.reward_channel is None else self._explain(rewards, training)
+        if info is not None:
+            self._replace_advantages(info.advantages, output)
+        if training:
+            self.last_explanation = info
+            output[ROW] = torch.arange(len(rewards), device=output["advantages"].device)[self._own_rows(output)]
+            if self._recorder is not None:
+                self._recorder.begin(responses_of(self, rewards, labels, info))
+        return output
+
+    def _explain(self, rewards: Tensor, training: bool) -> Explanation:
+        assert self.reward_channel is not None
+        group = self.num_generations if training else self.num_generations_eval
+        ids = torch.arange(len(rewards)) // int(group or 1)
+        lagged = self._lagged if training else copy.copy(self._lagged)  # evaluation reads the scale and leaves it
+        earlier = copy.copy(lagged)
+        channel = channel_for_step(self.reward_channel, lagged, rewards, ids)
+        method = baselines.ADVANTAGES.get(self.args.advantage, self.args.advantage)
+        generator = torch.Generator().manual_seed(self.partition_seed(training))
+        info = explain(rewards, ids, channel, method=method, generator=generator)
+        self._add_metrics(reward_metrics(info, lagged if earlier.value is None else earlier, self.args.advantage))
+        if training:
+            blocks = {size: blocks.members for size, blocks in info.blocks.items()}
+            logger.info(f"generation {self._generation}: partition seed {self.partition_seed()}, blocks {blocks}")
+        return info
+
+    def _replace_advantages(self, advantages: Tensor, output: dict[str, Any]) -> None:
+        """Puts ours in place of TRL's: in what is trained on, and in the table of completions that TRL logs."""
+        table = self._logs["advantages"]
+        for _ in range(min(len(advantages), len(table))):
+            table.pop()
+        table.extend(advantages.tolist())
+        output["advantages"] = advantages[self._own_rows(output)].to(output["advantages"])
+
+    def _own_rows(self, output: dict[str, Any]) -> slice:
+        local = len(output["advantages"])
+        return slice(self.accelerator.process_index * local, (self.accelerator.process_index + 1) * local)
+
+    # The ratio channel
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        if self.ratio_channel is None and self._recorder is None:
+            return super()._compute_loss(model, inputs)
+        self._weighing = dict(inputs)  # a copy: with num_iterations > 1 TRL comes back with the same inputs
+        try:
+            return super()._compute_loss(model, self._weighing)
+        finally:
+            self._weighing = None
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        log_probs, *others = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        if self._weighing is not None:  # inside the loss; the old and the reference log-probabilities are left alone
+            log_probs = self._recentred(log_probs, self._weighing)
+        return (log_probs, *others)
+
+    def _recentred(self, log_probs: Tensor, batch: dict[str, Any]) -> Tensor:
+        """The log-probabilities shifted so that TRL's mean log-ratio is the robust weight; `batch` follows the shift."""
+        mask = batch["completion_mask"].bool()
+        if batch.get("tool_mask") is not None:
+            mask = mask & batch["tool_mask"].bool()
+        old = batch.get("old_per_token_logps")
+        log_ratios = log_probs - (log_probs.detach() if old is None else old)
+        if self._recorder is not None and self.is_training:
+            self._recorder.observe(self.state.global_step, batch[ROW], None if old is None else log_ratios, mask)
+        if self.ratio_channel is None:
+            return log_probs
+        mean = gspo_mean(log_ratios, mask)
+        log_weight = WEIGHTS[self.args.weight](log_ratios, mask, self.ratio_channel).clamp(max=MAX_LOG_WEIGHT)
+        if old is not None:
+            clip = None if self.loss_type in UNCLIPPED_LOSSES else (self.epsilon_low, self.epsilon_high)
+            sum_over_ranks: Any = self.accelerator.reduce
+            self._add_metrics(weight_metrics(log_weight, mean, batch["advantages"], mask.any(-1), clip, sum_over_ranks))
+        shift = (log_weight - mean).unsqueeze(-1)
+        if batch.get("ref_per_token_logps") is not None:  # the KL term compares the two, so it must not see the shift
+            batch["ref_per_token_logps"] = batch["ref_per_token_logps"] + shift
+        if self.off_policy_mask_threshold is not None:  # nor must the off-policy mask
+            sampled = batch.get("sampling_per_token_logps", log_probs.detach() if old is None else old)
+            batch["sampling_per_token_logps"] = sampled + shift.detach()
+        return log_probs + shift
+
+    # Metrics and records
+
+    def _add_metrics(self, found: dict[str, float]) -> None:
+        for name, value in found.items():
+            self._metrics["train" if self.is_training else "eval"][name].append(value)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """TRL's training step; after the last one of a generation its records are written."""
+        loss = super().training_step(*args, **kwargs)
+        if self._recorder is not None and self.generation_is_finished:
+            self._recorder.finish()
+        return loss
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's training; a last generation that max_steps cut short is recorded as far as it went."""
+        result = super().train(*args, **kwargs)
+        if self._recorder is not None:
+            self._recorder.finish()
+        return result
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """TRL's log, with one warning per run when the robust weight hides most of what the policy does."""
+        self._disagreements.extend(self._metrics["train"].get(metric("weight_disagreement"), []))
+        recent = sum(self._disagreements) / max(len(self._disagreements), 1)
+        if recent > DISAGREEMENT_LIMIT and not self._warned:
+            self._warned = True
+            self._warn(
+                f"{metric('weight_disagreement')} is {recent:.2f}: the robust weight differs from the mean log-ratio by more "
+                "than half of it, so the clip no longer sees most of what the policy does. Lower the learning rate or switch "
+                "the channel off (ratio_channel=None); see docs/metrics.md."
+            )
+        super().log(logs, *args, **kwargs)
+
+    def _warn(self, sentence: str) -> None:
+        if self.accelerator.is_main_process:
+            logger.warning(sentence)
+
+
+def _check_inputs(model: Any, args: RoVRConfig, train_dataset: Any, others: dict[str, Any]) -> None:
+    columns = getattr(train_dataset, "column_names", None)
+    if columns and "prompt" not in columns and others.get("environment_factory") is None:
+        raise ValueError(
+            f"train_dataset must have a column 'prompt', and has {', '.join(columns)}: rename one with "
+            "dataset.rename_column(old, 'prompt')"
+        )
+    adapter = others.get("peft_config") is not None or hasattr(model, "peft_config")
+    if args.beta != 0 and not isinstance(model, str) and not adapter and not model.config._name_or_path:
+        raise ValueError(
+            f"beta={args.beta} needs a reference model, which TRL loads again by the model's path, and this model has none: "
+            "save it with model.save_pretrained(path) and load it from there, or set beta=0"
+        )

@@ -1,0 +1,213 @@
+"""RoVR-GSPO on verl: the advantage estimator "rovr" and the policy loss "rovr_gspo", registered by importing this module.
+
+verl loads it by itself in every process (see verl_plugin.py). A run needs
+
+    algorithm.adv_estimator=rovr  actor_rollout_ref.actor.policy_loss.loss_mode=rovr_gspo
+
+and, for other settings than the paper's, `+algorithm.rovr.<field of RewardChannel>` and a `RoVRPolicyLossConfig`.
+docs/verl.md has the whole of it; `rovrl doctor --engine verl` checks a run before it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rovrl.advantage import explain
+from rovrl.config import RatioChannel, RewardChannel
+from rovrl.diagnostics import branch_flips, clip_margin, displacement, metric, weight_disagreement
+from rovrl.errors import require
+from rovrl.integrations.verl import records as verl_records
+from rovrl.integrations.verl.run import Run
+from rovrl.loss import CLIP_HIGH, CLIP_LOW, clip_branch, clipped_objective
+from rovrl.weight import gspo_mean, soft_rovr
+
+require("verl", extra="verl")
+
+from verl.trainer.ppo.core_algos import (  # noqa: E402
+    ADV_ESTIMATOR_REGISTRY,
+    POLICY_LOSS_REGISTRY,
+    agg_loss,
+)
+from verl.workers.config import PolicyLossConfig  # noqa: E402
+
+import rovrl.integrations.verl.compat  # noqa: E402, F401  (before verl's models are imported)
+
+ESTIMATOR, LOSS = "rovr", "rovr_gspo"
+AGGREGATION = "seq-mean-token-mean"
+"""The mean over sequences of eq:gspo_objective; verl's default, token-mean, weighs a response by its length."""
+WIDE_CLIP = 0.05
+"""A sequence weight is an average over tokens and moves by 1e-4 to 1e-3: a band this wide never acts."""
+
+logger = logging.getLogger("rovrl")
+
+
+@dataclass
+class RoVRPolicyLossConfig(PolicyLossConfig):
+    """verl's PolicyLossConfig with RatioChannel's fields in `rovr`; a wrong field or value is refused at start-up.
+
+    With `record_dir` (on a file system that driver and workers share) the token log-ratios of every `record_every`-th
+    step are kept, at most `record_megabytes` per rank; `python -m rovrl.integrations.verl.records` joins them.
+    """
+
+    loss_mode: str = LOSS
+    rovr: dict[str, Any] = field(default_factory=dict)
+    record_dir: str | None = None
+    record_every: int = 1
+    record_megabytes: float = 512.0
+
+    def __post_init__(self) -> None:
+        ratio_channel(self)
+        if not (isinstance(self.record_every, int) and self.record_every >= 1):
+            raise ValueError(
+                f"policy_loss.record_every must be a whole number of at least 1, not {self.record_every!r}"
+            )
+        if not self.record_megabytes > 0:
+            raise ValueError(f"policy_loss.record_megabytes must be positive, not {self.record_megabytes!r}")
+
+
+def reward_channel(algorithm: Any) -> RewardChannel:
+    """The RewardChannel that `algorithm.rovr` describes; without it the paper's."""
+    return RewardChannel.from_dict(_plain((algorithm or {}).get("rovr")))
+
+
+def ratio_channel(policy_loss: Any) -> RatioChannel:
+    """The RatioChannel that `policy_loss.rovr` describes; without it the paper's."""
+    return RatioChannel.from_dict(_plain((policy_loss or {}).get("rovr")))
+
+
+@torch.no_grad()
+def rovr_advantages(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: np.ndarray | None = None,
+    config: Any = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """(advantages, returns), both [response, token]: eq:credit_advantage on groups of equal `index`, over the mask.
+
+    A response without a valid token (padding, rejected) and a reward that is not finite count as unscored: advantage
+    0, and no influence on the group. So do groups with fewer than two scored responses.
+    """
+    if index is None:
+        raise ValueError("adv_estimator=rovr needs the uid of each response's prompt, and the batch has none")
+    valid = response_mask.bool().any(-1)
+    rewards = torch.where(valid, token_level_rewards.double().sum(-1), torch.nan)
+    run = Run.of(config)
+    channel = run.begin_step(reward_channel(config), rewards, index)
+    result = explain(rewards, index, channel, generator=run.generator())
+    run.end_step(result, index, valid)
+    advantages = result.advantages.to(token_level_rewards.dtype).unsqueeze(-1) * response_mask
+    return advantages, advantages
+
+
+def rovr_gspo_loss(
+    old_log_prob: Tensor,
+    log_prob: Tensor,
+    advantages: Tensor,
+    response_mask: Tensor,
+    loss_agg_mode: str = AGGREGATION,
+    config: Any = None,
+    rollout_is_weights: Tensor | None = None,
+) -> tuple[Tensor, dict[str, float]]:
+    """(loss, metrics) of one micro-batch [response, token]: -g(e^m, A) of eq:gspo_objective with m by SoftRoVR.
+
+    Gradient: through m into `log_prob`, each token by its influence; none through advantages and rollout weights.
+    verl's `agg_loss` sums up, so that micro-batches and ranks change nothing. A row without valid tokens adds 0.
+    """
+    low, high = clip_range(config)
+    _explain_once(loss_agg_mode, low, high)
+    mask = response_mask.bool()
+    with torch.autocast(device_type=log_prob.device.type, enabled=False):
+        log_ratios = torch.where(mask, log_prob.float() - old_log_prob.float(), 0.0)
+        log_weight = soft_rovr(log_ratios, mask, ratio_channel(config.policy_loss))
+        per_token = log_weight.unsqueeze(-1).expand_as(log_ratios)
+        losses = -clipped_objective(per_token, torch.where(mask, advantages.float(), 0.0), low, high)
+        if rollout_is_weights is not None:
+            losses = losses * rollout_is_weights.float()
+        loss = agg_loss(loss_mat=losses, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
+    verl_records.record(config, log_ratios, mask, old_log_prob, advantages, (low, high))
+    return loss, _metrics(log_ratios, log_weight, mask, advantages, low, high)
+
+
+def clip_range(config: Any) -> tuple[float, float]:
+    """(low, high) of an actor's config: the clip is to [1 - low, 1 + high]."""
+    low = config.clip_ratio if config.clip_ratio_low is None else config.clip_ratio_low
+    high = config.clip_ratio if config.clip_ratio_high is None else config.clip_ratio_high
+    return min(low, 1 - 2**-24), high  # a weight is positive: a band that reaches below 0 has no lower end
+
+
+def register() -> None:
+    """Makes both names known to verl; doing it again changes nothing."""
+    ours: list[tuple[dict[str, Any], str, Any]] = [
+        (ADV_ESTIMATOR_REGISTRY, ESTIMATOR, rovr_advantages),
+        (POLICY_LOSS_REGISTRY, LOSS, rovr_gspo_loss),
+    ]
+    for registry, name, function in ours:
+        taken = registry.setdefault(name, function)
+        if taken.__module__ != function.__module__:
+            raise ValueError(f"verl already knows a {name!r}, from {taken.__module__}: rovrl does not replace it")
+
+
+@torch.no_grad()
+def _metrics(
+    log_ratios: Tensor, log_weight: Tensor, mask: Tensor, advantages: Tensor, low: float, high: float
+) -> dict[str, float]:
+    """Means over the responses with a valid token; verl takes the mean over micro-batches and ranks."""
+    rows = mask.any(-1)
+    share = rows.float() / rows.sum().clamp(min=1)
+    mean = gspo_mean(log_ratios, mask)
+    advantage = (advantages * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+    branch = clip_branch(log_weight, advantage, low, high)
+    upper, lower = ((branch > 0) * share).sum(), ((branch < 0) * share).sum()
+    values = {
+        "actor/pg_clipfrac": upper + lower,
+        "actor/pg_clipfrac_lower": torch.zeros_like(upper),  # verl's name for the dual clip, which GSPO does not have
+        "actor/ppo_kl": -(log_ratios.sum() / mask.sum().clamp(min=1)),
+        f"actor/{metric('clip_upper')}": upper,
+        f"actor/{metric('clip_lower')}": lower,
+        f"actor/{metric('weight_shift')}": (displacement(log_weight, mean) * share).sum(),
+        f"actor/{metric('weight_disagreement')}": weight_disagreement(log_weight * rows, mean * rows),
+        f"actor/{metric('branch_moved')}": (branch_flips(log_weight, mean, advantage, low, high) * share).sum(),
+        f"actor/{metric('margin')}": (clip_margin(log_weight, low, high) * share).sum(),
+    }
+    return dict(zip(values, torch.stack([v.float() for v in values.values()]).tolist(), strict=True))
+
+
+@cache
+def _explain_once(loss_agg_mode: str, low: float, high: float) -> None:
+    if os.environ.get("RANK", "0") != "0":
+        return
+    if loss_agg_mode != AGGREGATION:
+        logger.warning(
+            f"actor.loss_agg_mode={loss_agg_mode} does not weigh responses equally, as the method's objective does "
+            f"(token-mean: by their length); it is honoured. The method is actor.loss_agg_mode={AGGREGATION}"
+        )
+    if max(low, high) > WIDE_CLIP:
+        logger.warning(
+            f"the clip range {low:g} / {high:g} is made for token weights and never acts on a sequence weight; "
+            f"the method's is actor.clip_ratio_low={CLIP_LOW:g} actor.clip_ratio_high={CLIP_HIGH:g}"
+        )
+
+
+def _plain(settings: Any) -> Mapping[str, Any]:
+    """A plain dict from what a config holds under `rovr`: nothing, a mapping, or omegaconf's."""
+    from omegaconf import OmegaConf
+
+    if settings is None:
+        return {}
+    plain = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"rovr must hold fields of its channel, as in +algorithm.rovr.num_blocks=3, not {plain!r}")
+    return plain  # pyright: ignore[reportReturnType]
+
+
+register()

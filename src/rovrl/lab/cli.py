@@ -1,0 +1,84 @@
+"""`rovrl train`: the embedded job with no arguments; your own model and data with `--config run.yaml`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from rovrl.lab.job import SPIKES, Job
+from rovrl.lab.methods import METHODS
+from rovrl.lab.models.mismatch import PRECISIONS
+from rovrl.lab.models.worlds import WORLDS
+from rovrl.lab.rewards import KINDS
+
+EXAMPLE = """\
+examples:
+  rovrl train                                            GSPO and RoVR-GSPO side by side on the embedded task
+  rovrl train --method gspo,rovr-gspo-adaptive --seeds 3 --compare
+  rovrl train --contaminate spikes:rate=0.05,size=16 --contaminate failures:rate=0.02
+  rovrl train --clean --method gspo,rovr-gspo            no planted corruption
+  rovrl train --resume                                   goes on with the newest run in runs/
+  rovrl train --config run.yaml                          your model, data and reward (TRL's YAML)
+  rovrl train --model smollm2 --method rovr-gspo         a real 135M language model on few-shot addition
+  rovrl train --sweep evidence --out results/embedded    the evidence: about a hundred runs, resumable
+methods: """ + ", ".join(METHODS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `rovrl train`."""
+    default = Job()
+    what = parser.add_argument_group("what to train")
+    what.add_argument("--config", metavar="YAML", help="train your own model: TRL-style settings (docs/train.md)")
+    what.add_argument("--model", choices=list(WORLDS), default=default.model, help="the embedded model (default: tiny)")
+    what.add_argument("--sweep", metavar="NAME", help="a whole set of runs by name: evidence")
+    what.add_argument(
+        "--method", default=None, metavar="A,B", help="methods, separated by commas (default: gspo,rovr-gspo)"
+    )
+    what.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds per method (default: 1)")
+    what.add_argument("--first-seed", type=int, default=1, metavar="S", help="seeds are S, S+1, ... (default: 1)")
+    world = parser.add_argument_group("the embedded job's world")
+    world.add_argument(
+        "--reward", choices=list(KINDS), default=default.reward, help="like a learned score (the default), or 0/1"
+    )
+    world.add_argument(
+        "--contaminate", action="append", metavar="SPEC", help=f"planted corruption, repeatable (default: {SPIKES})"
+    )
+    world.add_argument("--clean", action="store_true", help="no planted corruption")
+    world.add_argument("--rollout", choices=list(PRECISIONS), help="sample responses from a copy in this precision")
+    size = parser.add_argument_group("its size")
+    size.add_argument("--generations", type=int, default=None, help=f"default: {default.generations}")
+    size.add_argument("--prompts", type=int, default=None, help=f"per generation (default: {default.prompts})")
+    size.add_argument("--group", type=int, default=None, help=f"responses per prompt (default: {default.group})")
+    size.add_argument("--updates", type=int, default=None, help=f"optimizer steps per generation ({default.updates})")
+    size.add_argument("--learning-rate", type=float, default=None, help=f"default: {default.learning_rate}")
+    size.add_argument("--clip-low", type=float, default=None, help=f"default: {default.clip_low}")
+    size.add_argument("--clip-high", type=float, default=None, help=f"default: {default.clip_high}")
+    size.add_argument(
+        "--evaluate-every", type=int, default=None, help=f"generations (default: {default.evaluate_every})"
+    )
+    size.add_argument("--checkpoint-every", type=int, default=None, help=f"generations ({default.checkpoint_every})")
+    size.add_argument(
+        "--warm-up-steps", type=int, default=None, help=f"default: {default.warm_up.steps}, about a minute"
+    )
+    size.add_argument("--warm-up-seed", type=int, default=None, help="another warmed-up model (default: 0)")
+    run = parser.add_argument_group("running")
+    run.add_argument("--out", metavar="DIR", help="run directory (default: runs/<time>)")
+    run.add_argument("--resume", action="store_true", help="go on with the run in --out (default: the newest in runs/)")
+    run.add_argument("--compare", action="store_true", help="paired bootstrap intervals between all pairs of methods")
+    workers = min(2, os.cpu_count() or 1)
+    run.add_argument("--workers", type=int, default=workers, help=f"processes of one thread each (default: {workers})")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains what the arguments ask for; 0 when everything is finished."""
+    if args.config:
+        from rovrl.train import custom
+
+        return custom.run(args.config, resume=args.resume, out=args.out)
+    if args.sweep:
+        from rovrl.lab.evidence import sweep
+
+        return sweep.run(args)
+    from rovrl.lab import embedded
+
+    return embedded.run(args)

@@ -1,0 +1,1 @@
+"""The sweep behind docs/evidence.md: what it runs, and its report."""

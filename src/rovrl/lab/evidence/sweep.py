@@ -1,0 +1,111 @@
+"""The evidence: the placement ablation and its rivals on the embedded task, about a hundred runs, resumable.
+
+    rovrl train --sweep evidence --out results/embedded
+
+The main table comes first, seed by seed, then the further rows. Runs live in OUT/runs; what a reader needs of them (settings,
+learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in OUT/runs.jsonl. A run
+with a line there counts as finished, also where its directory is gone: another OUT makes all of them anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rovrl.errors import RovrlError
+from rovrl.lab.embedded import require_packages, starting_model
+from rovrl.lab.evidence.plan import FURTHER, MAIN
+from rovrl.lab.job import Job, finished, read_lines
+from rovrl.lab.pool import Order, run_all
+
+SWEEPS = {"evidence": (MAIN, FURTHER)}
+RESULTS, PAGE = Path("results/embedded"), Path("docs/evidence.md")
+"""In the repository, the page that explains the results is kept in step with them."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains what is missing of a sweep, then collects and writes its report."""
+    if args.sweep not in SWEEPS:
+        raise RovrlError(f"--sweep {args.sweep!r} is not known; there is {', '.join(SWEEPS)}")
+    require_packages()
+    out = Path(args.out) if args.out else RESULTS
+    orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
+    kept = _kept(out, orders)
+    _put_strangers_aside(out, len(kept))
+    missing = [order for order in orders if order.directory not in kept]
+    print(f"{len(kept)} of {len(orders)} runs are finished in {out}", flush=True)
+    if missing:
+        warm = {job.warm_up.seed: starting_model(job) for job in {o.job.warm_up: o.job for o in missing}.values()}
+        run_all(missing, warm, args.workers, True, "evidence", after_each=partial(collect, out, orders, kept))
+    report(out, collect(out, orders, kept))
+    return 0
+
+
+def planned(sweep: str) -> Iterator[tuple[str, Job]]:
+    """(place, job) of a sweep in the order of running: seed by seed, so that an unfinished sweep is a balanced one."""
+    for stage in SWEEPS[sweep]:
+        for seed in range(1, max(setting.seeds for setting in stage) + 1):
+            for setting in stage:
+                for method in setting.methods if seed <= setting.seeds else ():
+                    job = setting.job.with_(method=method, seed=seed)
+                    yield f"{setting.name}/{job.label}", job
+
+
+def collect(out: Path, orders: Sequence[Order], kept: dict[Path, dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """Writes the finished runs of a sweep as lines of OUT/runs.jsonl; `kept` are lines of runs that have no directory."""
+    rows = []
+    for order in orders:
+        row = _row(order) or (kept or {}).get(order.directory)
+        if row:
+            rows.append(row)
+    out.mkdir(parents=True, exist_ok=True)
+    draft = out / ".runs.jsonl.tmp"
+    draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.replace(draft, out / "runs.jsonl")
+    return rows
+
+
+def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Writes the tables and curves that the runs allow; in the repository also the page that explains them."""
+    from rovrl.lab.evidence.report import update_page, write_report
+
+    write_report(out, rows)
+    if out == RESULTS and PAGE.exists():
+        PAGE.write_text(update_page(PAGE, rows))
+
+
+def _row(order: Order) -> dict[str, Any] | None:
+    result = finished(order.directory)
+    if not result:
+        return None
+    versions = json.loads((order.directory / "config.json").read_text())["versions"]
+    return {"setting": order.directory.parent.name} | result | {"versions": versions}
+
+
+def _put_strangers_aside(out: Path, kept: int) -> None:
+    """Copies OUT/runs.jsonl before it is written anew, if it holds lines that the sweep would not write again."""
+    path, aside = out / "runs.jsonl", out / "runs.before.jsonl"
+    if path.exists() and len(path.read_text().splitlines()) > kept:
+        shutil.copyfile(path, aside)
+        print(f"{path} holds lines of other runs, which stay in {aside}", flush=True)
+
+
+def _kept(out: Path, orders: Sequence[Order]) -> dict[Path, dict[str, Any]]:
+    """The finished runs by directory, from the directories or from OUT/runs.jsonl, where the job is still the planned one."""
+    written: dict[tuple[str, Job], dict[str, Any]] = {}
+    for row in read_lines(out / "runs.jsonl"):
+        with suppress(KeyError, TypeError, RovrlError):  # a job of another version, or no run at all
+            written[row["setting"], Job.from_dict(row["job"])] = row
+    found = {}
+    for order in orders:
+        row = _row(order) or written.get((order.directory.parent.name, order.job))
+        if row:
+            found[order.directory] = row
+    return found

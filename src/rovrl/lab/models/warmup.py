@@ -1,0 +1,113 @@
+"""The warmed-up model of the embedded job: trained once from the textbook, then taken from the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from rovrl.errors import RovrlError, require
+from rovrl.lab.models.cache import cached
+from rovrl.tasks import arithmetic
+
+if TYPE_CHECKING:
+    from transformers import Qwen3ForCausalLM
+
+LEAST_STEPS = 20
+"""A tenth of the steps raises the learning rate; fewer leave nothing to raise it in."""
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The recipe of the warm-up; another recipe is another place in the cache."""
+
+    hidden: int = 96
+    layers: int = 2
+    heads: int = 4
+    steps: int = 400
+    batch: int = 64
+    learning_rate: float = 3e-3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < LEAST_STEPS:
+            raise RovrlError(f"the warm-up needs at least {LEAST_STEPS} steps, not {self.steps}")
+
+    def key(self) -> str:
+        """A short digest of the recipe, of the textbook and of the torch version, whose rounding it depends on."""
+        sample = arithmetic.textbook_page(random.Random(0), 64)
+        facts = [asdict(self), sample, arithmetic.held_out(), torch.__version__]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def warmed_up(recipe: WarmUp, cache: Path | None = None, progress: Callable[[int, int], None] | None = None) -> Path:
+    """The directory of the warmed-up model and tokenizer, built first where the cache has no intact copy.
+
+    `progress(step, steps)` is called only while building.
+    """
+    return cached(f"warm-up-{recipe.key()}", lambda place: _save(train(recipe, progress), place), cache)
+
+
+def train(recipe: WarmUp, progress: Callable[[int, int], None] | None = None) -> Qwen3ForCausalLM:
+    """A fresh model after `recipe.steps` pages of the textbook; the same recipe gives the same weights on one thread."""
+    rng = random.Random(recipe.seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        model = build(recipe).train()
+    optimizer = torch.optim.AdamW(model.parameters(), recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, recipe.learning_rate, total_steps=recipe.steps, pct_start=0.1
+    )
+    for step in range(recipe.steps):
+        loss = _page_loss(model, arithmetic.textbook_page(rng, recipe.batch))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if progress:
+            progress(step + 1, recipe.steps)
+    return model
+
+
+def build(recipe: WarmUp) -> Qwen3ForCausalLM:
+    """The untrained model: Qwen3's architecture with 0.24 million parameters."""
+    transformers = require("transformers", extra="train")
+    characters = arithmetic.tokenizer()
+    return transformers.Qwen3ForCausalLM(
+        transformers.Qwen3Config(
+            vocab_size=len(characters),
+            hidden_size=recipe.hidden,
+            intermediate_size=3 * recipe.hidden,
+            num_hidden_layers=recipe.layers,
+            num_attention_heads=recipe.heads,
+            num_key_value_heads=recipe.heads,
+            head_dim=recipe.hidden // recipe.heads,
+            max_position_embeddings=128,
+            pad_token_id=characters.pad_token_id,
+            eos_token_id=characters.eos_token_id,
+            bos_token_id=None,
+            tie_word_embeddings=True,
+        )
+    )
+
+
+def _page_loss(model: Qwen3ForCausalLM, page: list[tuple[str, str]]) -> torch.Tensor:
+    """Cross-entropy of the printed solutions and their end of text, given the problems."""
+    end = arithmetic.SPECIAL.index("<eos>")
+    ids = torch.tensor([[*row, end] for row in arithmetic.encode([problem + text for problem, text in page])])
+    first = arithmetic.PROMPT_LENGTH
+    logits = model(input_ids=ids[:, :-1]).logits[:, first - 1 :]
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, first:].flatten())
+
+
+def _save(model: Qwen3ForCausalLM, place: Path) -> None:
+    require("transformers", extra="train").logging.disable_progress_bar()
+    model.save_pretrained(place)
+    arithmetic.tokenizer().save_pretrained(place)

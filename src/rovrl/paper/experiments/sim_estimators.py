@@ -1,0 +1,153 @@
+"""tab:sim_variance, fig:sim_variance, tab:sim_rmse, fig:sim_contamination_rmse: six estimators in four scenarios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rovrl.paper.experiments.simulation import (
+    COLOURS,
+    SCENARIOS,
+    SHIFT,
+    TITLES,
+    bootstrap,
+    coherent,
+    dispersed,
+    estimates,
+    gaussian,
+    interval,
+    student_t3,
+)
+from rovrl.paper.item import Check, Progress, Row, Table, expected, within
+from rovrl.paper.plot import axes
+
+
+@dataclass(frozen=True)
+class Setting:
+    """3,000 trials of N = 128 observations in B = 8 blocks; 16 of them shifted by +8 where contaminated."""
+
+    trials: int = 3_000
+    replicates: int = 1_000
+    seed: int = 0
+
+
+FULL = Setting()
+SMOKE = Setting(trials=200, replicates=50)
+
+
+def run(setting: Setting, progress: Progress) -> list[Row]:
+    """Variance and RMSE with intervals, a row for each scenario and estimator; contamination hits the Gaussian data."""
+    generator = torch.Generator().manual_seed(setting.seed)
+    clean = gaussian(setting.trials, generator)
+    data = {
+        "gaussian": clean,
+        "student_t3": student_t3(setting.trials, generator),
+        "point": dispersed(clean, SHIFT),
+        "block": coherent(clean, SHIFT),
+    }
+    rows = []
+    for done, (scenario, x) in enumerate(data.items()):
+        for name, values in estimates(x).items():
+            moments = bootstrap(values, setting.replicates, generator)
+            first, second = moments.unbind(-1)
+            n = len(values)
+            rows.append(
+                {
+                    "scenario": scenario,
+                    "estimator": name,
+                    "variance": float(values.var()),
+                    **_limits("variance", (second - first.square()) * n / (n - 1)),
+                    "rmse": float(values.square().mean().sqrt()),
+                    **_limits("rmse", second.sqrt()),
+                }
+            )
+        progress(done + 1, len(data))
+    return rows
+
+
+def _limits(name: str, draws: torch.Tensor) -> dict[str, float]:
+    low, high = interval(draws)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def tables(rows: list[Row]) -> dict[str, Table]:
+    """Both tables in the paper's layout."""
+    return {
+        "tab:sim_variance": _table(rows, "variance", tuple(SCENARIOS), 6, "Sampling variance of the six references."),
+        "tab:sim_rmse": _table(rows, "rmse", ("point", "block"), 4, "RMSE to the uncontaminated center 0, shift +8."),
+    }
+
+
+def _table(rows: list[Row], value: str, scenarios: tuple[str, ...], digits: int, caption: str) -> Table:
+    body = [
+        [
+            SCENARIOS[s],
+            *(
+                f"{r[value]:.{digits}f} [{r[value + '_low']:.{digits}f}, {r[value + '_high']:.{digits}f}]"
+                for r in rows
+                if r["scenario"] == s
+            ),
+        ]
+        for s in scenarios
+    ]
+    return Table(["Scenario", *TITLES.values()], body, caption + " 95 % bootstrap intervals.")
+
+
+def checks(rows: list[Row]) -> dict[str, list[Check]]:
+    """Every published cell within the Monte Carlo error of both: the authors' random stream is not known."""
+    published = expected("simulation")
+    result: dict[str, list[Check]] = {}
+    for label, value, figure in (
+        ("tab:sim_variance", "variance", "fig:sim_variance"),
+        ("tab:sim_rmse", "rmse", "fig:sim_contamination_rmse"),
+    ):
+        cells = {
+            (scenario, name): cell
+            for scenario, line in published[label].items()
+            for name, cell in zip(published["estimators"], line, strict=True)
+        }
+        found = [
+            within(
+                f"{r['scenario']}, {r['estimator']}",
+                r[value],
+                cells[r["scenario"], r["estimator"]],
+                3.5 * math.sqrt(2) * (r[f"{value}_high"] - r[f"{value}_low"]) / (2 * 1.96),
+                "3.5 Monte Carlo errors of both",
+            )
+            for r in rows
+            if (r["scenario"], r["estimator"]) in cells
+        ]
+        result[label] = result[figure] = found
+    return result
+
+
+def figures() -> dict[str, Callable[[list[Row]], Any]]:
+    """Variance in all scenarios; RMSE under the two contaminations."""
+    return {
+        "fig:sim_variance": lambda rows: _bars(rows, "variance", tuple(SCENARIOS), "sampling variance"),
+        "fig:sim_contamination_rmse": lambda rows: _bars(rows, "rmse", ("point", "block"), "RMSE to the clean center"),
+    }
+
+
+def _bars(rows: list[Row], value: str, scenarios: tuple[str, ...], ylabel: str) -> Any:
+    published = expected("simulation")["tab:sim_variance" if value == "variance" else "tab:sim_rmse"]
+    cross = None
+    figure, axis = axes(2.2 + 1.9 * len(scenarios), 4.2)
+    for j, name in enumerate(TITLES):
+        place = [i + (j - 2.5) * 0.13 for i in range(len(scenarios))]
+        mine = [next(r for r in rows if (r["scenario"], r["estimator"]) == (s, name)) for s in scenarios]
+        middle = [r[value] for r in mine]
+        error = [[r[value] - r[f"{value}_low"] for r in mine], [r[f"{value}_high"] - r[value] for r in mine]]
+        axis.bar(
+            place, middle, 0.11, yerr=error, color=COLOURS[name], error_kw={"lw": 1, "capsize": 2}, label=TITLES[name]
+        )
+        (cross,) = axis.plot(place, [published[s][j] for s in scenarios], "x", color="black", ms=5)
+    axis.set(xticks=range(len(scenarios)), xticklabels=[SCENARIOS[s] for s in scenarios], ylabel=ylabel)
+    handles, labels = axis.get_legend_handles_labels()
+    columns = 7 if len(scenarios) > 2 else 4
+    figure.legend([*handles, cross], [*labels, "published"], loc="outside upper center", ncols=columns, fontsize=9)
+    return figure

@@ -1,0 +1,223 @@
+"""`rovrl doctor`: what it finds wrong in a verl or TRL run, told before anything starts."""
+
+import argparse
+import importlib
+import os
+import socket
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from omegaconf import OmegaConf
+
+from rovrl import cli
+from rovrl.doctor import cli as doctor
+from rovrl.doctor import presence as verl_presence
+from rovrl.doctor import verl as verl_doctor
+from rovrl.errors import RovrlError
+
+ACTOR = "actor_rollout_ref.actor"
+TARGET = f"{ACTOR}.policy_loss._target_=rovrl.integrations.verl.RoVRPolicyLossConfig"
+TRL = ["num_generations=16", "per_device_train_batch_size=16", "num_iterations=2"]
+GOOD = [
+    "algorithm.adv_estimator=rovr",
+    f"{ACTOR}.policy_loss.loss_mode=rovr_gspo",
+    f"{ACTOR}.clip_ratio_low=3e-4",
+    f"{ACTOR}.clip_ratio_high=4e-4",
+    f"{ACTOR}.loss_agg_mode=seq-mean-token-mean",
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.rollout.n=16",
+    "trainer.save_freq=20",
+]
+
+
+def findings(engine, *settings, **options):
+    """level -> texts."""
+    parser = argparse.ArgumentParser()
+    doctor.add_arguments(parser)
+    words = ["--engine", engine, *settings, *(["--no-ray"] if engine == "verl" else [])]
+    for name, value in options.items():
+        words += [f"--{name.replace('_', '-')}", value]
+    found = {"ok": [], "note": [], "warning": [], "problem": []}
+    for finding in doctor.check(parser.parse_args(words)):
+        found[finding.level].append(finding.text)
+    return found
+
+
+@pytest.fixture(scope="module")
+def good():
+    """The composed configuration, open for settings to be merged in: composing takes most of a second."""
+    config = verl_doctor.compose(None, "ppo_trainer", GOOD)
+    OmegaConf.set_struct(config, False)
+    return config
+
+
+def test_a_verl_run_with_the_methods_settings_has_neither_problem_nor_warning():
+    found = findings("verl", *GOOD)
+    assert found["problem"] == found["warning"] == []
+    assert "the driver knows rovr and rovr_gspo" in found["ok"]
+    assert "groups of 16 in blocks of 6, 5, 5" in found["ok"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "level", "sentence"),
+    [
+        ("algorithm.adv_estimator=rover", "problem", "adv_estimator=rover is unknown to verl; it knows "),
+        (f"{ACTOR}.policy_loss.loss_mode=rovr", "problem", "loss_mode=rovr is unknown to verl"),
+        ("algorithm.adv_estimator=grpo", "warning", "adv_estimator=grpo is verl's own"),
+        ("+algorithm.rovr.blocks=3", "problem", "RewardChannel has no field blocks"),
+        ("+algorithm.rovr.credit_bound=-1", "problem", "RewardChannel.credit_bound must be"),
+        ("+algorithm.rovr=3", "problem", "rovr must hold fields of its channel"),
+        (f"+{ACTOR}.policy_loss.rovr.temperature=0.02", "problem", f"policy_loss.rovr needs {TARGET}"),
+        (f"{ACTOR}.clip_ratio_high=0.2", "problem", "the clip range 0.0003 / 0.2 never acts"),
+        (f"{ACTOR}.loss_agg_mode=token-mean", "problem", "loss_agg_mode=token-mean does not weigh responses equally"),
+        ("actor_rollout_ref.rollout.n=8", "warning", "groups of 8 in 3 blocks do not carry the budget q=1, s=1"),
+        ("actor_rollout_ref.rollout.n=1", "problem", "a group of one has no reference"),
+        (f"{ACTOR}.ppo_mini_batch_size=1024", "warning", "one update per step"),
+        ("trainer.device=cpu", "problem", "on a CPU bf16 rounds most token log-ratios to 0"),
+        (f"{ACTOR}.ppo_micro_batch_size_per_gpu=null", "problem", "verl's own check of the configuration: "),
+    ],
+)
+def test_each_wrong_setting_of_a_verl_run_is_found_and_named(good, setting, level, sentence):
+    changed = OmegaConf.merge(good, OmegaConf.from_dotlist([setting.lstrip("+")]))
+    assert any(sentence in finding.text for finding in verl_doctor.settings(changed) if finding.level == level)
+
+
+def test_a_wrong_field_of_the_ratio_channel_is_found_with_the_channels_own_sentence():
+    settings = [TARGET, f"+{ACTOR}.policy_loss.rovr.gamma=0.01"]
+    found = findings("verl", *GOOD, *settings)
+    assert any("RatioChannel has no field gamma" in text for text in found["problem"])
+
+
+def test_a_relative_directory_for_records_is_refused(good):
+    changed = OmegaConf.merge(good, OmegaConf.from_dotlist([TARGET, f"{ACTOR}.policy_loss.record_dir=here"]))
+    assert any("must be an absolute path" in finding.text for finding in verl_doctor.settings(changed))
+
+
+def test_the_recipes_configuration_is_the_method(request):
+    config = request.config.rootpath / "recipes/verl_math/config"
+    found = findings("verl", config_dir=str(config), config_name="rovr_math")
+    assert found["problem"] == found["warning"] == []
+
+
+def test_the_recipes_reward_is_found_by_verls_own_loader_and_its_launchers_are_valid_shell(request):
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    recipe = request.config.rootpath / "recipes/verl_math"
+    reward = get_custom_reward_fn(verl_doctor.compose(str(recipe / "config"), "rovr_math", []))
+    given = {"data_source": "math_train", "ground_truth": "4"}
+    assert reward(solution_str="so it is \\boxed{4}", **given) == 1.0
+    assert reward(solution_str="so it is \\boxed{5}", **given) == 0.0
+    for launcher in recipe.glob("*.sh"):
+        subprocess.run(["bash", "-n", str(launcher)], check=True)
+
+
+def test_a_setting_that_hydra_refuses_and_a_missing_file_are_sentences():
+    with pytest.raises(RovrlError, match=r"verl would not accept the settings: .*adv_estimatr"):
+        findings("verl", "algorithm.adv_estimatr=rovr")
+    with pytest.raises(RovrlError, match=r"there is no configuration nothing\.yaml"):
+        findings("verl", config_name="nothing")
+
+
+@pytest.mark.slow
+def test_a_plugin_that_verl_was_told_to_leave_out_is_a_problem_unless_it_is_imported_as_a_module():
+    code = "import sys; from rovrl.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-W", "ignore", "-c", code, "doctor", "--engine", "verl", "--no-ray", *GOOD]
+    without = {**os.environ, "VERL_USE_EXTERNAL_PLUGINS": "none", "OMP_NUM_THREADS": "1"}
+    module = {**without, "VERL_USE_EXTERNAL_MODULES": "rovrl.integrations.verl"}
+    left_out, imported = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        for environment in (without, module)
+    )
+    assert left_out.returncode == 1
+    expected = "problem  verl did not load the plugin: VERL_USE_EXTERNAL_PLUGINS=none keeps the plugin out"
+    assert expected in left_out.stdout
+    assert imported.returncode == 0, imported.stdout + imported.stderr
+
+
+@pytest.mark.slow
+def test_a_worker_process_of_a_local_ray_knows_both_names(good):
+    (finding,) = verl_presence.workers(good, "local")
+    assert finding.level == "ok"
+    assert finding.text.endswith("knows rovr and rovr_gspo")
+
+
+def test_a_cluster_that_cannot_be_reached_is_a_sentence_within_seconds(good):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # bound and not listening: refuses at once
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(RovrlError, match=f"cannot reach Ray at {address}: .* or --no-ray"):
+            list(verl_presence.workers(good, address))
+
+
+def test_trl_counts_as_absent_for_verl_only_if_it_lacks_the_value_head(monkeypatch, tmp_path):
+    import verl  # noqa: F401
+
+    from rovrl.integrations.verl.compat import trl_lacks_value_head
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert not trl_lacks_value_head()
+    found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
+    (tmp_path / "__init__.py").write_text("from x import GRPOTrainer")
+    assert trl_lacks_value_head()
+    (tmp_path / "__init__.py").write_text("from x import AutoModelForCausalLMWithValueHead")
+    assert not trl_lacks_value_head()
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "experimental/ppo").mkdir(parents=True)
+    assert not trl_lacks_value_head()
+
+
+def test_the_command_ends_with_1_for_a_problem_and_0_without(capsys):
+    assert cli.main(["doctor", "--engine", "trl", *TRL]) == 0
+    assert capsys.readouterr().out.endswith("Nothing is wrong.\n")
+    assert cli.main(["doctor", "--engine", "verl", "--no-ray", *GOOD, "trainer.device=cpu"]) == 1
+    assert capsys.readouterr().out.endswith("1 problem: this run would fail, or would not be RoVR-GSPO.\n")
+
+
+def test_without_verl_the_command_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "verl", None)
+    assert cli.main(["doctor", "--engine", "verl", *GOOD]) == 2
+    assert "'verl', which is not installed: pip install 'rovrl[verl]'" in capsys.readouterr().err
+
+
+def test_without_verl_the_integration_says_what_to_install_and_rovrl_itself_is_unaffected(monkeypatch):
+    import rovrl
+
+    monkeypatch.setitem(sys.modules, "verl", None)
+    monkeypatch.delitem(sys.modules, "rovrl.integrations.verl", raising=False)
+    with pytest.raises(RovrlError, match=r"pip install 'rovrl\[verl\]'"):
+        importlib.import_module("rovrl.integrations.verl")
+    importlib.reload(rovrl)
+
+
+def test_a_trl_run_with_the_methods_settings_has_neither_problem_nor_warning():
+    found = findings("trl", *TRL, "reward_channel={num_blocks: 3}")
+    assert found["problem"] == found["warning"] == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "level", "sentence"),
+    [
+        ("ratio_channel={gamma: 0.01}", "problem", "RatioChannel has no field gamma"),
+        ("epsilon=0.2", "problem", "the clip range 0.2 / 0.2 never acts"),
+        ("loss_type=dapo", "warning", "loss_type=dapo does not weigh responses equally"),
+        ("reward_channel=none", "warning", "reward_channel off"),
+        ("num_iterations=1", "warning", "the ratio channel idle"),
+        ("num_generations=8", "warning", "does not carry the declared budget"),
+        ("importance_sampling_level=token", "problem", "importance_sampling_level='token'"),
+    ],
+)
+def test_each_wrong_setting_of_a_trl_run_is_found_and_named(setting, level, sentence):
+    assert any(sentence in text for text in findings("trl", *TRL, setting)[level])
+
+
+def test_an_unknown_field_and_an_unreadable_value_are_sentences():
+    with pytest.raises(RovrlError, match="RoVRConfig has no field 'num_generation'"):
+        findings("trl", "num_generation=16")
+    with pytest.raises(RovrlError, match="write field=value"):
+        findings("trl", "16")
+    with pytest.raises(RovrlError, match="cannot read the value of reward_channel"):
+        findings("trl", "reward_channel={a: [")
