@@ -187,7 +187,8 @@ def test_without_verl_the_integration_says_what_to_install_and_rovrl_itself_is_u
     import rovrl
 
     monkeypatch.setitem(sys.modules, "verl", None)
-    monkeypatch.delitem(sys.modules, "rovrl.integrations.verl", raising=False)
+    for name in [name for name in sys.modules if name.startswith("rovrl.integrations.verl")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(RovrlError, match=r"pip install 'rovrl\[verl\]'"):
         importlib.import_module("rovrl.integrations.verl")
     importlib.reload(rovrl)
