@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rovrl.audit.judge.certificate import certificate
 from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.findings import Evidence, findings
-from rovrl.audit.measure.ratios import has_tokens, ratio_table
+from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
 from rovrl.audit.read.prompts import mixed_prompts
@@ -62,7 +62,7 @@ def audit(
     reader, files = find_reader(path, format, columns)
     progress = progress or _silent
     notes = Notes()
-    rollouts = load(reader, files, STATISTICS | _logged(reader, files), notes, progress)
+    rollouts = load(reader, files, STATISTICS | _logged(reader), notes, progress)
     rollouts = _grouped(rollouts, reader, path, group_size, keep_evaluation)
     if not rollouts.groups:
         told = "; ".join(note.sentence for note in notes.all()[:3])
@@ -94,10 +94,10 @@ def judge(
     notes, files = rollouts.notes, rollouts.files
     table, channels = group_table(rollouts, reward_channel, progress)
     ratios = None
-    if has_tokens(reader, files):
+    if files and reader.has_tokens(files[0]):
         ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
     mixed = mixed_prompts(reader, files)
-    trained_with = getattr(reader, "method", None) or _trained_with(rollouts, table, channels)
+    trained_with = reader.method or _trained_with(rollouts, table, channels)
     return AuditResult(
         path=path,
         kind=reader.name,
@@ -166,8 +166,8 @@ def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | N
     return rollouts
 
 
-def _logged(reader: Reader, files: list[Path]) -> frozenset[str]:
-    return frozenset({"advantage"}) if reader.name in ("trl", "records", "table") else frozenset()
+def _logged(reader: Reader) -> frozenset[str]:
+    return frozenset({"advantage"}) if reader.logs_advantages else frozenset()
 
 
 def _grpo(rollouts: Rollouts, table: GroupTable) -> NDArray[np.float64]:

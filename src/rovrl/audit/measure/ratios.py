@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -78,7 +77,7 @@ def ratio_table(
 
     Branches need an advantage: the run's own where it is logged, else `grpo` (per response, in the order of `rollouts`).
     """
-    find = _Finder(rollouts, by_label=reader.name == "records")
+    find = _Finder(rollouts, by_label=reader.row_per_update)
     parts: list[dict[str, NDArray]] = []
     nonfinite = 0
     want = frozenset({"reward", "advantage", "tokens"})
@@ -180,10 +179,3 @@ class _Finder:
 
 def _place(file: NDArray, row: NDArray) -> NDArray[np.int64]:
     return file.astype(np.int64) * 2**40 + row
-
-
-def has_tokens(reader: Reader, files: list[Path]) -> bool:
-    """Whether a pass over the tokens is worth starting."""
-    if reader.name == "records":
-        return True
-    return reader.name == "table" and bool(files) and reader.has_tokens(files[0])  # pyright: ignore[reportAttributeAccessIssue]

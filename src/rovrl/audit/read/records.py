@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +28,9 @@ class RecordReader:
     by_runs: bool = False
     repeats: bool = False
     method: str | None = None
-    """What the records say the run was trained with, once they have been read."""
+    title: ClassVar[str] = "rovrl records"
+    logs_advantages: ClassVar[bool] = True
+    row_per_update: ClassVar[bool] = True
 
     def files(self, path: Path) -> list[Path]:
         """The step files at `path`."""
@@ -38,6 +41,10 @@ class RecordReader:
             if found:
                 return found
         return []
+
+    def has_tokens(self, file: Path) -> bool:
+        """See `Reader`."""
+        return True
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`; without "tokens" each response comes once, with them once per update."""

@@ -122,10 +122,18 @@ class Reader(Protocol):
     """One kind of dump."""
 
     name: str
+    title: ClassVar[str]
+    """What the dump is called in a summary."""
     by_runs: bool
     """Groups are runs of equal labels, not sets of equal labels."""
     repeats: bool
     """The same batch may be logged several times, and evaluation rows may be mixed in."""
+    method: str | None
+    """What the dump itself says the run was trained with, once it has been read; None where it says nothing."""
+    logs_advantages: ClassVar[bool]
+    """The advantages of the run may be in the dump."""
+    row_per_update: ClassVar[bool]
+    """A response has one row per update, so its later rows are found by what they say and not by their place."""
 
     def files(self, path: Path) -> list[Path]:
         """The files of this kind at `path`, in the order of the run; empty if this is another kind of dump."""
@@ -133,4 +141,8 @@ class Reader(Protocol):
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """The rows of one file; `want` names the columns beside the rewards that are needed."""
+        ...
+
+    def has_tokens(self, file: Path) -> bool:
+        """Whether the file holds token log-ratios, so that a pass over them is worth starting."""
         ...

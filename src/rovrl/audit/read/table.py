@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,10 @@ class TableReader:
     name: str = "table"
     by_runs: bool = False
     repeats: bool = False
+    method: str | None = None
+    title: ClassVar[str] = "a table of rollouts"
+    logs_advantages: ClassVar[bool] = True
+    row_per_update: ClassVar[bool] = False
 
     def files(self, path: Path) -> list[Path]:
         """Every readable table below `path`, in natural order of names."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,10 @@ class TrlReader:
     name: str = "trl"
     by_runs: bool = True
     repeats: bool = True
+    method: str | None = None
+    title: ClassVar[str] = "TRL completions"
+    logs_advantages: ClassVar[bool] = True
+    row_per_update: ClassVar[bool] = False
 
     def files(self, path: Path) -> list[Path]:
         """The completion files in `path` or `path/completions`."""
@@ -41,6 +46,10 @@ class TrlReader:
             if found:
                 return found
         return []
+
+    def has_tokens(self, file: Path) -> bool:
+        """See `Reader`."""
+        return False
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`."""

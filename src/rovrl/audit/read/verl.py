@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,10 @@ class VerlReader:
     name: str = "verl"
     by_runs: bool = False
     repeats: bool = False
+    method: str | None = None
+    title: ClassVar[str] = "verl rollouts"
+    logs_advantages: ClassVar[bool] = False
+    row_per_update: ClassVar[bool] = False
 
     def files(self, path: Path) -> list[Path]:
         """The step files in `path`, or in a folder `rollout_data_dir`-like directly below it."""
@@ -38,6 +43,10 @@ class VerlReader:
             if any(_is_verl(file) for file in found[:3]):
                 return found
         return []
+
+    def has_tokens(self, file: Path) -> bool:
+        """See `Reader`."""
+        return False
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`."""

@@ -45,7 +45,7 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
         {
             "format": FORMAT,
             "rovrl": rovrl.__version__,
-            "source": {"path": result.path, "kind": result.kind, "files": len(result.files)},
+            "source": _source(result),
             "status": result.status,
             "verdict": result.verdict,
             "findings": [asdict(finding) for finding in result.findings],
@@ -60,6 +60,12 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
             "groups": rows,
         }
     )
+
+
+def _source(result: AuditResult) -> dict[str, Any]:
+    reader = result.reader
+    names = {"kind": reader.name, "title": reader.title, "names_method": reader.method is not None}
+    return {"path": result.path, "files": len(result.files), **names}
 
 
 def _group(result: AuditResult, group: int) -> dict[str, Any]:
@@ -146,9 +152,7 @@ def _read_file(
     want: frozenset[str],
     found: dict[int, dict[str, Any]],
 ) -> None:
-    several = (
-        result.kind == "records" and "tokens" in want
-    )  # one row per update: the later ones are known by what they say
+    several = result.reader.row_per_update and "tokens" in want  # the later rows are known by what they say
     names: dict[object, tuple[int, int]] = {}
     for chunk in result.reader.chunks(result.rollouts.files[file], want, Notes()):
         for k, row in enumerate(chunk.row.tolist()):

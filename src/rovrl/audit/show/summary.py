@@ -45,14 +45,8 @@ def _head(result: AuditResult) -> str:
         else f"of {min(s.group_sizes)} to {max(s.group_sizes)}, most of {usual}"
     )
     steps = f"{s.steps:,} step{'s' * (s.steps != 1)} ({s.first_step} to {s.last_step})"
-    kinds = {
-        "records": "rovrl records",
-        "trl": "TRL completions",
-        "verl": "verl rollouts",
-        "table": "a table of rollouts",
-    }
     return (
-        f"rovrl audit of {result.path}: {kinds[result.kind]}, {len(result.files):,} file{'s' * (len(result.files) != 1)}\n"
+        f"rovrl audit of {result.path}: {result.reader.title}, {len(result.files):,} file{'s' * (len(result.files) != 1)}\n"
         f"{s.groups:,} groups {sizes}, {s.responses:,} responses, {steps}"
     )
 

@@ -3,7 +3,7 @@
   const doc = JSON.parse(byId("data").textContent), s = doc.summary;
   const root = document.documentElement;
 
-  byId("source").textContent = `${doc.source.path} \u00b7 ${doc.source.kind} \u00b7 ${whole(doc.source.files)} ${doc.source.files === 1 ? "file" : "files"} \u00b7 rovrl ${doc.rovrl}`;
+  byId("source").textContent = `${doc.source.path} \u00b7 ${doc.source.title} \u00b7 ${whole(doc.source.files)} ${doc.source.files === 1 ? "file" : "files"} \u00b7 rovrl ${doc.rovrl}`;
   byId("verdict").classList.toggle("bad", doc.status !== 0);
   byId("verdict-title").textContent = doc.status === 0 ? "Healthy: nothing is above its threshold" : `${doc.findings.length} ${doc.findings.length === 1 ? "finding" : "findings"} above threshold`;
   refill(byId("findings"), doc.findings.map((f) => el("li", {}, el("p", {}, el("code", {}, f.code), " ", f.sentence[0].toUpperCase() + f.sentence.slice(1), "."), el("p", { class: "muted" }, f.advice[0].toUpperCase() + f.advice.slice(1), "."))));
@@ -19,7 +19,7 @@
     ["Missing rewards", whole(s.nonfinite_rewards), `in ${whole(s.nonfinite_groups)} groups; ${whole(s.single_groups)} single`],
   ];
   if (s.ratios) cards.push(["Clipped", percent(s.ratios.clipped_upper + s.ratios.clipped_lower), `SoftRoVR ${percent(s.ratios.soft_clipped_upper + s.ratios.soft_clipped_lower)}; ${percent(s.ratios.moved)} change branch`]);
-  if (s.trained_with) cards.push(["Trained with", { grpo: "GRPO", dr_grpo: "Dr. GRPO", rloo: "RLOO", credit: "credit", median_mad: "median-MAD", other: "another" }[s.trained_with] ?? s.trained_with, doc.source.kind === "records" ? "as the records say" : "what the logged advantages agree with"]);
+  if (s.trained_with) cards.push(["Trained with", { grpo: "GRPO", dr_grpo: "Dr. GRPO", rloo: "RLOO", credit: "credit", median_mad: "median-MAD", other: "another" }[s.trained_with] ?? s.trained_with, doc.source.names_method ? "as the records say" : "what the logged advantages agree with"]);
   refill(byId("cards"), cards.map(([title, value, more]) => el("div", {}, el("dt", {}, title), el("dd", {}, value, el("small", {}, more)))));
 
   const view = new GroupView(byId("group"), doc);
