@@ -10,21 +10,22 @@ loss = -rovrl.clipped_objective(log_weight, advantage).mean()
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from rovrl import baselines, diagnostics, guarantees
-from rovrl.advantage import ADVANTAGES, explain, grouped_advantages
-from rovrl.config import RatioChannel, RewardChannel
-from rovrl.diagnostics import contrast
-from rovrl.errors import RovrlError
-from rovrl.loss import clip_branch, clipped_objective
-from rovrl.robust.blocks import Blocks
-from rovrl.robust.centers import m_center
-from rovrl.robust.location import REFERENCES
-from rovrl.robust.scale import LaggedScale
-from rovrl.weight import soft_rovr
+if TYPE_CHECKING:  # for editors and type checkers; at run time each name is imported when it is first asked for
+    from rovrl import baselines, diagnostics, guarantees
+    from rovrl.advantage import ADVANTAGES, explain, grouped_advantages
+    from rovrl.config import RatioChannel, RewardChannel
+    from rovrl.diagnostics import contrast
+    from rovrl.errors import RovrlError
+    from rovrl.loss import clip_branch, clipped_objective
+    from rovrl.robust.blocks import Blocks
+    from rovrl.robust.centers import m_center
+    from rovrl.robust.location import REFERENCES
+    from rovrl.robust.scale import LaggedScale
+    from rovrl.weight import soft_rovr
 
-rovr = REFERENCES["rovr"]
+    rovr = REFERENCES["rovr"]
 
 __version__ = "0.1.0"
 
@@ -49,9 +50,33 @@ __all__ = [
     "soft_rovr",
 ]
 
+_MODULES = ("audit", "baselines", "diagnostics", "guarantees", "integrations", "records", "tasks")
+_HOMES = {
+    "advantage": ("ADVANTAGES", "explain", "grouped_advantages"),
+    "config": ("RatioChannel", "RewardChannel"),
+    "diagnostics": ("contrast",),
+    "errors": ("RovrlError",),
+    "loss": ("clip_branch", "clipped_objective"),
+    "robust.blocks": ("Blocks",),
+    "robust.centers": ("m_center",),
+    "robust.location": ("REFERENCES",),
+    "robust.scale": ("LaggedScale",),
+    "weight": ("soft_rovr",),
+}
+"""Where each public name lives. `rovrl --help` and `rovrl audit` need no torch, so importing the package brings none."""
 
-def __getattr__(name: str) -> ModuleType:
-    """`rovrl.integrations`, `rovrl.tasks`, ... without importing what they need before they are asked for."""
-    if name in ("audit", "integrations", "records", "tasks"):
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
         return importlib.import_module(f"rovrl.{name}")
+    if name == "rovr":
+        return __getattr__("REFERENCES")["rovr"]
+    for module, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(importlib.import_module(f"rovrl.{module}"), name)
+            return value
     raise AttributeError(f"module 'rovrl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from rovrl import __version__
 from rovrl.errors import RovrlError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -20,11 +22,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("rovrl.doctor.cli", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""
+RESUMABLE = ("train", "eval", "paper")
+"""Commands that go on where they were stopped."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status; a `RovrlError` is printed as its sentence, with status 2."""
     words = list(sys.argv[1:] if argv is None else argv)
+    debug = words[:1] == ["--debug"]
     try:
         parser, chosen = _parser(words)
         args = parser.parse_args(words)
@@ -33,10 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         return chosen.run(args)
     except RovrlError as error:
+        if debug:
+            raise
         print(f"rovrl: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("rovrl: interrupted", file=sys.stderr)
+        print(f"rovrl: interrupted{_how_to_go_on(words)}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader (head, less) left: nothing is wrong, and nothing more can be said
@@ -48,15 +55,26 @@ def console() -> None:
     raise SystemExit(main())
 
 
+def _how_to_go_on(words: Sequence[str]) -> str:
+    """What a person who pressed Ctrl-C needs to know: for the commands that resume, how."""
+    command = next((word for word in words if not word.startswith("-")), "")
+    if command not in RESUMABLE:
+        return ""
+    again = [word for word in words if word != "--resume"] + (["--resume"] if command == "train" else [])
+    return f"; what is finished is kept. To go on: rovrl {shlex.join(again)}"
+
+
 def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:
     parser = argparse.ArgumentParser(prog="rovrl", description="Robust group-relative policy optimization.")
+    parser.add_argument("--version", action="version", version=f"rovrl {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the whole traceback behind an error's sentence")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     chosen = None
     for name, (module, line) in COMMANDS.items():
         command = commands.add_parser(
             name, help=line, description=line, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if name in words[:1]:
+        if name == next((word for word in words if not word.startswith("-")), None):
             chosen = importlib.import_module(module)
             command.epilog = getattr(chosen, "EXAMPLE", None)
             chosen.add_arguments(command)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import rovrl
 from rovrl import cli
+from rovrl.errors import RovrlError
 
 
 @pytest.fixture
@@ -74,6 +76,30 @@ def test_a_command_whose_packages_are_missing_says_so_with_status_two(commands, 
 def test_an_interrupt_is_status_130_and_no_traceback(commands, capsys):
     assert cli.main(["stopped"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_interrupted_command_that_resumes_says_how(commands, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "RESUMABLE", ("stopped",))
+    assert cli.main(["stopped"]) == 130
+    assert "To go on: rovrl stopped" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback_behind_a_sentence(commands):
+    with pytest.raises(RovrlError, match="no rewards in"):
+        cli.main(["--debug", "sad"])
+
+
+def test_the_version_and_the_help_need_neither_torch_nor_numpy():
+    code = "import sys; from rovrl import cli; cli.main(['--help']) if len(sys.argv) < 2 else cli.main(['--version'])"
+    for words in ([], ["version"]):
+        script = f"import sys, atexit; atexit.register(lambda: print({{'torch', 'numpy'}} & set(sys.modules))); {code}"
+        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=300)
+        assert done.stdout.endswith("set()\n"), done.stdout + done.stderr
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "rovrl", "--version"], capture_output=True, text=True, timeout=300)
+    assert done.stdout == f"rovrl {rovrl.__version__}\n"
 
 
 def test_an_unknown_command_is_status_two_and_lists_the_known_ones(commands, capsys):

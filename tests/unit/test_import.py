@@ -13,7 +13,21 @@ import pytest
 import rovrl
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ["trl", "verl", "transformers", "ray", "matplotlib", "pandas", "datasets", "scipy", "numba", "pyarrow", "rich"]
+HEAVY = [
+    "torch",
+    "numpy",
+    "trl",
+    "verl",
+    "transformers",
+    "ray",
+    "matplotlib",
+    "pandas",
+    "datasets",
+    "scipy",
+    "numba",
+    "pyarrow",
+    "rich",
+]
 PUBLIC = [
     "RewardChannel", "RatioChannel", "Blocks", "m_center", "REFERENCES", "rovr", "soft_rovr", "ADVANTAGES",
     "grouped_advantages", "clipped_objective", "clip_branch", "contrast", "guarantees",
@@ -24,15 +38,21 @@ def python(code, *flags, cwd=None, executable=sys.executable):
     return subprocess.run([executable, *flags, "-c", code], capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
-def test_importing_rovrl_loads_nothing_heavier_than_torch_and_leaves_torchs_state_alone():
+def test_importing_rovrl_loads_not_even_torch():
+    done = python(f"import rovrl, sys, json; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))")
+    assert json.loads(done.stdout) == []
+
+
+def test_every_public_name_loads_nothing_heavier_than_torch_and_leaves_torchs_state_alone():
     code = (
         "import json, sys, torch\n"
         "torch.manual_seed(3)\n"
         "before, threads = torch.get_rng_state(), torch.get_num_threads()\n"
         "import rovrl\n"
+        "[getattr(rovrl, name) for name in rovrl.__all__]\n"
         "assert torch.equal(torch.get_rng_state(), before)\n"
         "assert torch.get_default_dtype() == torch.float32 and torch.get_num_threads() == threads\n"
-        f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+        f"print(json.dumps([m for m in {HEAVY[2:]!r} if m in sys.modules]))"
     )
     done = python(code)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,5 @@
+"""`python -m rovrl ...` is `rovrl ...`."""
+
+from rovrl.cli import console
+
+console()
