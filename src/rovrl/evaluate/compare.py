@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from rovrl.errors import RovrlError
 from rovrl.evaluate.statistics import paired
-from rovrl.evaluate.store import read_records, records_file, values
+from rovrl.evaluate.store import read_records, read_settings, records_file, values
 
 
 def compare(first: Path, second: Path) -> dict[str, Any]:
@@ -18,7 +17,7 @@ def compare(first: Path, second: Path) -> dict[str, Any]:
 
     Refuses evaluations that were decoded differently or on other problems: their difference would not be the models'.
     """
-    settings = [_settings(path) for path in (first, second)]
+    settings = [read_settings(path) for path in (first, second)]
     _refuse_unmatched(first, second, *settings)
     suites = [suite for suite in settings[0]["data"] if suite in settings[1]["data"]]
     if not suites:
@@ -51,18 +50,6 @@ def _suite(first: Path, second: Path, suite: str) -> dict[str, Any]:
             **paired(*(np.array([table[problem] for problem in common]) for table in tables)),
         }
     return found
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    file = path / "settings.json"
-    if not file.is_file():
-        raise RovrlError(
-            f"{path} is no evaluation (no settings.json in it): give the --out directory of a `rovrl eval` run"
-        )
-    try:
-        return json.loads(file.read_text())
-    except json.JSONDecodeError:
-        raise RovrlError(f"{file} is damaged: evaluate again into a new directory") from None
 
 
 def _refuse_unmatched(first: Path, second: Path, a: dict[str, Any], b: dict[str, Any]) -> None:

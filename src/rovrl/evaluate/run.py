@@ -40,21 +40,34 @@ def evaluate(
         "data": {suite: fingerprint(examples) for suite, examples in suites.items()},
     }
     store = Store(out, settings)
-    engines = _Engines(models, open_engine)
-    runs = len(models) if len(models) > 1 else decoding.runs
-    results: dict[str, Any] = {"settings": settings, "suites": {}}
-    for suite, examples in suites.items():
-        done = store.finished(suite, decoding.chunk, len(examples), decoding.samples)
-        units = [(run, unit) for run in range(runs) for unit in range(-(-len(examples) // decoding.chunk))]
-        for key in units:
-            if key not in done:
-                done[key] = _unit(engines.of(key[0]), suite, examples, decoding, key)
-                store.append(suite, done[key])
-            on_unit(suite, len(done[key]))
-        records = [record for key in units for record in done[key]]
-        results["suites"][suite] = _summary(suite, records)
-        store.write_results(results)
-    return results
+    try:
+        results: dict[str, Any] = {"settings": settings, "suites": {}}
+        engines = _Engines(models, open_engine)
+        for suite, examples in suites.items():
+            results["suites"][suite] = _suite(store, engines, suite, examples, decoding, on_unit)
+            store.write_results(results)
+        return results
+    finally:
+        store.close()
+
+
+def _suite(
+    store: Store,
+    engines: _Engines,
+    suite: str,
+    examples: list[Example],
+    decoding: Decoding,
+    on_unit: Callable[[str, int], object],
+) -> dict[str, Any]:
+    done = store.finished(suite, decoding.chunk, len(examples), decoding.samples)
+    runs = max(engines.count, decoding.runs)
+    units = [(run, unit) for run in range(runs) for unit in range(-(-len(examples) // decoding.chunk))]
+    for key in units:
+        if key not in done:
+            done[key] = _unit(engines.of(key[0]), suite, examples, decoding, key)
+            store.append(suite, done[key])
+        on_unit(suite, len(done[key]))
+    return _summary(suite, [record for key in units for record in done[key]])
 
 
 def _unit(engine: Engine, suite: str, examples: list[Example], decoding: Decoding, key: Unit) -> list[Record]:
@@ -104,6 +117,7 @@ class _Engines:
     def __init__(self, models: Sequence[str], open_engine: Callable[[str], Engine]):
         self._models, self._open = models, open_engine
         self._current: tuple[str, Engine] | None = None
+        self.count = len(models)
 
     def of(self, run: int) -> Engine:
         name = self._models[run] if len(self._models) > 1 else self._models[0]

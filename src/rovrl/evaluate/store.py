@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from rovrl.errors import RovrlError
+from rovrl.locks import DirectoryLock
 
 Record = dict[str, Any]
+_KINDS = {"problem": str, "run": int, "unit": int, "sample": int, "tokens": int, "finished": bool}
 
 
 class Store:
@@ -23,16 +25,20 @@ class Store:
 
     def __init__(self, path: Path, settings: dict[str, Any]):
         self.path = path
-        file = path / "settings.json"
-        if file.is_file():
-            _refuse_changes(path, json.loads(file.read_text()), settings)
+        self._settings = settings
         try:
             path.mkdir(parents=True, exist_ok=True)
-            _write(file, settings)
+            self._lock = DirectoryLock(path, "rovrl eval")
         except OSError as error:
             raise RovrlError(
                 f"cannot write results to {path} ({error.strerror}): choose another directory with --out"
             ) from None
+        if any(file.stat().st_size for file in path.glob("*.jsonl")):  # settings alone, without a response, bind nobody
+            _refuse_changes(path, read_settings(path), settings)
+
+    def close(self) -> None:
+        """Lets another evaluation go on in the directory."""
+        self._lock.release()
 
     def finished(self, suite: str, chunk: int, total: int, samples: int) -> dict[tuple[int, int], list[Record]]:
         """The whole units of a suite, (run, unit) -> records; half-written ones are removed from the file."""
@@ -54,6 +60,7 @@ class Store:
     def append(self, suite: str, records: Iterable[Record]) -> None:
         """Adds one unit and has it on the disk before returning."""
         try:
+            self._write_settings()
             with self._file(suite).open("a", encoding="utf-8") as out:
                 out.write("".join(json.dumps(record) + "\n" for record in records))
                 out.flush()
@@ -65,8 +72,15 @@ class Store:
 
     def write_results(self, results: dict[str, Any]) -> Path:
         """Writes results.json."""
+        self._write_settings()
         _write(self.path / "results.json", results)
         return self.path / "results.json"
+
+    def _write_settings(self) -> None:
+        """At the first response, not before: a model that does not load must not leave settings that refuse the right one."""
+        if self._settings is not None:
+            _write(self.path / "settings.json", self._settings)
+            self._settings = None
 
     def _file(self, suite: str) -> Path:
         return records_file(self.path, suite)
@@ -77,21 +91,46 @@ def records_file(path: Path, suite: str) -> Path:
     return path / (suite.replace(":", "-").replace("/", "-") + ".jsonl")
 
 
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings of the evaluation in `path`."""
+    file = path / "settings.json"
+    if not file.is_file():
+        raise RovrlError(
+            f"{path} is no evaluation (no settings.json in it): give the --out directory of a `rovrl eval` run"
+        )
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict) or not all(isinstance(settings.get(key), dict) for key in ("decoding", "data")):
+        raise RovrlError(f"{file} is damaged: evaluate again into a new directory")
+    return settings
+
+
 def read_records(file: Path) -> list[Record]:
     """The records of a file; a last line that a kill cut short is left out."""
     records: list[Record] = []
-    lines = file.read_text(encoding="utf-8").split("\n")
+    lines = file.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         if line:
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                if number == len(lines):
-                    break
-                raise RovrlError(
-                    f"{file}, line {number} is damaged: delete that line to have its problems done again"
-                ) from None
+            record = _record(line)
+            if record is None and number == len(lines):
+                break
+            if record is None:
+                raise RovrlError(f"{file}, line {number} is damaged: delete that line to have its problems done again")
+            records.append(record)
     return records
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+        whole = isinstance(record["metrics"], dict) and all(
+            isinstance(record[name], kind) for name, kind in _KINDS.items()
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return record if whole else None
 
 
 def values(records: Iterable[Record], metric: str) -> tuple[list[str], np.ndarray]:

@@ -40,11 +40,20 @@ def read_batches(
     batch_size: int = ROWS_PER_GROUP,
     report: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """Yields (step, pyarrow.RecordBatch) of at most `batch_size` rows: for steps that are themselves too large."""
-    for step, _, file in _readable(path, columns, report):
+    """Yields (step, pyarrow.RecordBatch) of at most `batch_size` rows: for steps that are themselves too large.
+
+    Of a file that is damaged in the middle, the rows before the damage have been given when it is found; the rest is left out
+    and told to `report`.
+    """
+    for step, step_file, file in _readable(path, columns, report):
+        given = 0
         with file:
-            for batch in file.iter_batches(batch_size=batch_size, columns=_wanted(columns)):
-                yield step, batch
+            try:
+                for batch in file.iter_batches(batch_size=batch_size, columns=_wanted(columns)):
+                    yield step, batch
+                    given += len(batch)
+            except (OSError, pa.ArrowException) as error:
+                _tell(step_file, error, report, given)
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -116,8 +125,9 @@ def _readable(
         yield step, file_path, file
 
 
-def _tell(path: Path, error: Exception, report: Callable[[str], None] | None) -> None:
-    sentence = f"{path} is damaged and was left out: {str(error).splitlines()[0]}"
+def _tell(path: Path, error: Exception, report: Callable[[str], None] | None, given: int = 0) -> None:
+    part = f" from row {given + 1} on" if given else ""
+    sentence = f"{path} is damaged and was left out{part}: {str(error).splitlines()[0]}"
     if report is None:
         warnings.warn(sentence, stacklevel=4)
     else:

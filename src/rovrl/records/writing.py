@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rovrl.errors import RovrlError, require
+from rovrl.locks import DirectoryLock
 from rovrl.records.schema import COLUMNS, FORMAT, ROWS_PER_GROUP, SCHEMA
 
 pa = require("pyarrow", extra="train")
@@ -22,7 +23,8 @@ _OPTIONAL = {"log_ratios": None, "contamination": "", "method": "", "reference":
 class RecordWriter:
     """Writes one file per finished step into `directory`; `settings` (plain JSON values) go into each file.
 
-    Writing a step again replaces its file, so a resumed run needs no clean-up.
+    Writing a step again replaces its file, so a resumed run needs no clean-up. Another process that is still writing there is a
+    RovrlError.
     """
 
     def __init__(self, directory: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> None:
@@ -33,8 +35,16 @@ class RecordWriter:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _cannot_write(self.directory, error) from error
+        try:
+            self._lock = DirectoryLock(self.directory, "records")
+        except OSError as error:
+            raise _cannot_write(self.directory, error) from error
         for left_over in self.directory.glob(".step_*.parquet.tmp"):  # of a run that was killed while writing
             left_over.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Lets another process write into the directory; the end of this one does, too."""
+        self._lock.release()
 
     def write_step(self, step: int, rows: Mapping[str, Sequence[Any]], notes: Mapping[str, Any] | None = None) -> Path:
         """The path of the finished file of `step`; `rows` holds columns of equal length (`step` itself is filled in).
@@ -89,8 +99,15 @@ def _array(column: Sequence[Any], field: Any) -> Any:
         return _list_array(column)
     if hasattr(column, "tolist"):  # numpy array or tensor
         column = column.tolist()  # pyright: ignore[reportAttributeAccessIssue]
+    if pa.types.is_string(field.type):
+        column = [_encodable(text) for text in column]
     # NaN is how a trainer holds "not scored"; in a file that is null
     return pa.array(column, type=field.type, from_pandas=field.name in ("reward", "reference"))
+
+
+def _encodable(text: Any) -> Any:
+    """A text that UTF-8 can hold: lone surrogates, which a tokenizer may put out, become question marks."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) and not text.isascii() else text
 
 
 def _list_array(column: Sequence[Any]) -> Any:

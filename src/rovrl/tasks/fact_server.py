@@ -20,12 +20,12 @@ from rovrl.tasks.govreport import settings_from_environment
 from rovrl.tasks.longdocfact import LongDocFACTScore
 
 
-def score_conversations(scorer: LongDocFACTScore, chats: Sequence[Chat]) -> list[float]:
+def score_conversations(scorer: LongDocFACTScore, chats: Sequence[Chat]) -> list[float | None]:
     """The score of each conversation's last message given its first."""
     return scorer([chat[0]["content"] for chat in chats], [chat[-1]["content"] for chat in chats])
 
 
-def handler(score: Callable[[list[Chat]], list[float]]) -> type[BaseHTTPRequestHandler]:
+def handler(score: Callable[[list[Chat]], list[float | None]]) -> type[BaseHTTPRequestHandler]:
     """The request handler: 400 for a request of another shape, 503 when the device is out of memory (worth another try)."""
 
     class Handler(BaseHTTPRequestHandler):

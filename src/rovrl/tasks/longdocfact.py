@@ -64,8 +64,12 @@ class LongDocFACTScore:
         self._sources: OrderedDict[bytes, Source] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, documents: Sequence[object], summaries: Sequence[object]) -> list[float]:
-        """The score of each summary given its document; all sentences of the batch share the models' batches."""
+    def __call__(self, documents: Sequence[object], summaries: Sequence[object]) -> list[float | None]:
+        """The score of each summary given its document; all sentences of the batch share the models' batches.
+
+        None where there is no score: a document without a sentence, a likelihood that is not a finite number. A summary
+        without a sentence has `empty_score`.
+        """
         if len(documents) != len(summaries):
             raise ValueError(
                 f"{len(documents)} documents but {len(summaries)} summaries: one document per summary is needed"
@@ -144,10 +148,10 @@ class LongDocFACTScore:
             values.update(zip(pairs, means.tolist(), strict=True))
         return torch.tensor([values[question] for question in questions])
 
-    def _means(self, best: Tensor, counts: Sequence[int]) -> list[float]:
+    def _means(self, best: Tensor, counts: Sequence[int]) -> list[float | None]:
         groups = best.split(list(counts)) if len(best) else [best] * len(counts)
         return [
-            float(group.mean()) if count and group.isfinite().all() else self.settings.empty_score
+            self.settings.empty_score if not count else float(group.mean()) if group.isfinite().all() else None
             for group, count in zip(groups, counts, strict=True)
         ]
 

@@ -175,8 +175,11 @@ def _after_thought(text: str) -> str:
 
 
 def _turn(completion: str) -> str:
-    """The assistant's turn, without its end-of-turn tokens."""
-    text = completion.strip()
-    while text.endswith(_TURN_ENDS):
-        text = text[: text.rindex("<|")].strip()
-    return text
+    """The assistant's turn, without its end-of-turn tokens; linear, however many there are."""
+    end = len(completion)
+    while end:
+        tag = next((tag for tag in _TURN_ENDS if completion.endswith(tag, 0, end)), None)
+        if tag is None and not completion[end - 1].isspace():
+            break
+        end -= len(tag) if tag else 1
+    return completion[:end].lstrip()

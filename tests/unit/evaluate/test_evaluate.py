@@ -101,6 +101,35 @@ def test_other_settings_or_other_data_do_not_mix_with_what_is_there(tmp_path, pr
         run(tmp_path / "out", {"amc23": problems["amc23"][:4]}, Adder())
 
 
+def test_a_model_that_does_not_load_leaves_nothing_that_refuses_the_right_one(tmp_path, problems):
+    def no_such_model(name):
+        raise RovrlError(f"no model {name}")
+
+    with pytest.raises(RovrlError, match="no model mm"):
+        evaluate(["mm"], problems, Decoding(chunk=2), tmp_path / "out", open_engine=no_such_model)
+    assert run(tmp_path / "out", problems, Adder())["suites"]["amc23"]["problems"] == 6
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", "7", '{"run": 0}', "\x00\x00", '{"run": "a"}', "[" * 100_000])
+def test_a_damaged_line_is_named(tmp_path, problems, line):
+    run(tmp_path / "out", problems, Adder())
+    file = records_file(tmp_path / "out", "amc23")
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], line, *lines[1:]]) + "\n")
+    with pytest.raises(RovrlError, match=r"amc23.jsonl, line 2 is damaged: delete that line"):
+        run(tmp_path / "out", problems, Adder())
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "null", '{"decoding": 3}', "\udcff"])
+def test_damaged_settings_are_a_sentence(tmp_path, problems, content):
+    run(tmp_path / "out", problems, Adder())
+    (tmp_path / "out" / "settings.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(RovrlError, match="is damaged: evaluate again into a new directory"):
+        run(tmp_path / "out", problems, Adder())
+    with pytest.raises(RovrlError, match="is damaged: evaluate again into a new directory"):
+        compare(tmp_path / "out", tmp_path / "out")
+
+
 def test_a_comparison_pairs_problems_and_signs_the_difference(tmp_path, problems):
     run(tmp_path / "a", problems, Adder(fails={1, 2, 3}))
     run(tmp_path / "b", problems, Adder(fails={3, 4}), models=("other",))

@@ -117,9 +117,16 @@ def test_a_document_is_embedded_once(bart, monkeypatch):
     assert embedded.count(len(by_rules(REPORT))) == 2
 
 
-def test_silence_and_an_empty_document_have_the_lowest_score(scorer):
-    assert scorer([REPORT, "", REPORT], ["", "A summary.", "   "]) == [-10.0] * 3
+def test_silence_has_the_lowest_score_and_an_empty_document_none(scorer):
+    assert scorer([REPORT, "", REPORT], ["", "A summary.", "   "]) == [-10.0, None, -10.0]  # no document is no score
     assert scorer([], []) == []
+
+
+def test_a_likelihood_that_is_not_a_number_is_no_score(bart):
+    scorer = LongDocFACTScore(FactSettings(embedder=MINILM, likelihood=bart))
+    with torch.no_grad():
+        scorer.model.final_logits_bias.fill_(float("nan"))
+    assert scorer([REPORT, REPORT], ["A summary.", ""]) == [None, -10.0]
 
 
 def test_a_summary_may_say_anything(scorer):

@@ -168,3 +168,22 @@ def test_trl_and_verl_call_the_same_score():
     with pytest.raises(ValueError, match="1 completions but 0 ground truths"):
         toolcall.toolcall_reward(completions=[GOLD])
     assert toolcall.compute_score("rlla", GOLD, GOLD, extra_info={"index": 1}, step=2) == 4.0
+
+
+def test_end_of_turn_tokens_are_stripped_in_time_that_grows_with_their_number(monkeypatch):
+    """Each token is looked at a fixed number of times: the text is never copied on the way."""
+
+    class Counted(str):
+        looked = 0
+
+        def endswith(self, *arguments):
+            Counted.looked += 1
+            return super().endswith(*arguments)
+
+        def strip(self, *_):
+            raise AssertionError("a copy per token makes it quadratic")
+
+    ends = Counted(GOLD + "<|im_end|>\n" * 20_000)
+    assert toolcall._turn(ends) == GOLD
+    assert Counted.looked <= 7 * 20_000 + 10
+    assert score(GOLD + " <|im_end|> <|endoftext|>\n<|eot_id|>", GOLD) == 4.0
