@@ -1,4 +1,7 @@
-"""`rovrl`: the command line. Each command is a module with `add_arguments(parser)` and `run(args) -> exit status`."""
+"""`rovrl`: the command line. Each command is a module with `add_arguments(parser)` and `run(args) -> exit status`.
+
+`args.words` are the words as typed. A module with `TAKES_MORE = True` gets the options that it did not declare in `args.more`.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = words[:1] == ["--debug"]
     try:
         parser, chosen = _parser(words)
-        args = parser.parse_args(words)
+        args, rest = parser.parse_known_args(words)
+        if rest and not getattr(chosen, "TAKES_MORE", False):
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
         if chosen is None:
             parser.print_help()
             return 0
+        args.words, args.more = words, rest
         return chosen.run(args)
     except RovrlError as error:
         if debug:
@@ -72,7 +78,11 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType |
     chosen = None
     for name, (module, line) in COMMANDS.items():
         command = commands.add_parser(
-            name, help=line, description=line, formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=line,
+            description=line,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # --seed is not --seeds
         )
         if name == next((word for word in words if not word.startswith("-")), None):
             chosen = importlib.import_module(module)

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 import tiny
+from rovrl.cli import main
 from rovrl.errors import RovrlError
 from rovrl.records import steps_in
+from rovrl.train import settings
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and accelerate warn in several ways
 
@@ -156,6 +158,51 @@ def test_a_run_does_not_overwrite_another_and_goes_on_with_resume(write, tmp_pat
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
     with pytest.raises(RovrlError, match="no whole checkpoint"):
         train(write(), resume=True, out=str(tmp_path / "elsewhere"))
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_left_as_it_is(write, tmp_path, capsys):
+    train(write(max_steps=3))
+    model = (tmp_path / "out" / "model.safetensors").read_bytes()
+    for _ in range(2):
+        assert train(write(max_steps=3), resume=True) == 0
+        assert "is finished: nothing to do" in capsys.readouterr().out
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == model
+    train(write(max_steps=4), resume=True)
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["steps"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--generations", "3"], "--generations describes the embedded job and would be ignored beside --config"),
+        (["--seeds=3"], "--seeds describes the embedded job"),
+        (["--clean"], "--clean describes the embedded job"),
+        (["--method", "gspo,rovr-gspo"], "trains one method"),
+        (["--method", "gspo-clamp"], "clamp in your reward function"),
+        (["--method", "gsop"], "choose from gspo"),
+        (["--learning_rat", "1e-6"], "no setting 'learning_rat'; did you mean learning_rate"),
+        (["--max_steps", "2", "3"], "'3' belongs to no option"),
+    ],
+)
+def test_an_option_that_would_be_ignored_beside_a_config_is_refused(write, capsys, words, sentence):
+    assert main(["train", "--config", write(), *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_options_go_over_the_file_and_a_method_over_its_channels(write, monkeypatch):
+    from rovrl.train import custom
+
+    seen = {}
+    monkeypatch.setattr(custom, "run", lambda config, **options: seen.update(options) or 0)
+    words = ["--learning_rate", "1e-6", "--seed=3", "--log_completions", "--reward_weights", "[1, 2]"]
+    assert main(["train", "--config", write(), "--method", "softrovr", *words]) == 0
+    assert seen["changes"]["reward_channel"] is None
+    read = settings.read(write(), None, {k: v for k, v in seen["changes"].items() if k != "reward_weights"})
+    assert (read.training.learning_rate, read.training.seed, read.training.log_completions) == (1e-6, 3, True)
+    assert read.training.reward_settings is None
+    assert read.training.ratio_settings is not None
+    assert seen["changes"]["reward_weights"] == [1, 2]
 
 
 @pytest.mark.slow

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
+from typing import Any
 
+from rovrl.errors import RovrlError, require
 from rovrl.lab.job import SPIKES, Job
-from rovrl.lab.methods import METHODS
+from rovrl.lab.methods import METHODS, chosen
 from rovrl.lab.models.mismatch import PRECISIONS
 from rovrl.lab.models.worlds import WORLDS
 from rovrl.lab.rewards import KINDS
@@ -19,9 +22,14 @@ examples:
   rovrl train --clean --method gspo,rovr-gspo            no planted corruption
   rovrl train --resume                                   goes on with the newest run in runs/
   rovrl train --config run.yaml                          your model, data and reward (TRL's YAML)
+  rovrl train --config run.yaml --method gspo --learning_rate 5e-7    the same with TRL's fields overridden
   rovrl train --model smollm2 --method rovr-gspo         a real 135M language model on few-shot addition
   rovrl train --sweep evidence --out results/embedded    the evidence: about a hundred runs, resumable
 methods: """ + ", ".join(METHODS)
+TAKES_MORE = True
+"""With --config, any further `--field value` overrides the YAML, as TRL's own parser has it."""
+WITH_CONFIG = ("config", "method", "out", "resume")
+"""The options that mean something beside --config; the others describe the embedded job."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +82,11 @@ def run(args: argparse.Namespace) -> int:
     if args.config:
         from rovrl.train import custom
 
-        return custom.run(args.config, resume=args.resume, out=args.out)
+        _refuse_embedded_options(args)
+        changes = overrides(args.more) | (_method_settings(args.method) if args.method else {})
+        return custom.run(args.config, resume=args.resume, out=args.out, changes=changes)
+    if args.more:
+        raise RovrlError(f"unknown option {args.more[0]}; `rovrl train --help` lists them (TRL's fields need --config)")
     if args.sweep:
         from rovrl.lab.evidence import sweep
 
@@ -82,3 +94,47 @@ def run(args: argparse.Namespace) -> int:
     from rovrl.lab import embedded
 
     return embedded.run(args)
+
+
+def overrides(words: Sequence[str]) -> dict[str, Any]:
+    """`--field value`, `--field=value` and `--flag` as a mapping; values are read as YAML reads them."""
+    yaml = require("yaml", extra="train")
+    found: dict[str, Any] = {}
+    waiting: str | None = None
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            waiting = None if equals else name
+            found[name] = yaml.safe_load(value) if equals else True
+        elif waiting is None:
+            raise RovrlError(f"{word!r} belongs to no option; write --field value, with lists as '[a, b]'")
+        else:
+            found[waiting], waiting = yaml.safe_load(word), None
+    return found
+
+
+def _refuse_embedded_options(args: argparse.Namespace) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    typed = {word.partition("=")[0] for word in args.words}
+    for action in parser._actions:
+        given = typed.intersection(action.option_strings)
+        if given and action.dest not in WITH_CONFIG:
+            raise RovrlError(
+                f"{given.pop()} describes the embedded job and would be ignored beside --config; give TRL's own word for it "
+                "in the YAML or as --field value (for example --max_steps 100, --learning_rate 1e-6)"
+            )
+
+
+def _method_settings(name: str) -> dict[str, Any]:
+    """The fields of RoVRConfig that make a run the named method."""
+    (method, *others) = chosen(name)
+    if others:
+        raise RovrlError(
+            f"--method {name}: a run with --config trains one method; start one run for each, with another --out"
+        )
+    if METHODS[method].clamp:
+        raise RovrlError(
+            f"--method {method} clamps the embedded job's reward; with --config, clamp in your reward function"
+        )
+    return METHODS[method].settings()

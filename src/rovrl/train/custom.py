@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,16 @@ from rovrl.train.contamination import Contamination, contaminate, parse
 from rovrl.train.settings import Custom, load_data, read
 
 
-def run(config: str, resume: bool = False, out: str | None = None) -> int:
-    """Trains, saves the model in the output directory, and prints where everything is."""
-    custom = read(config, out)
+def run(config: str, resume: bool = False, out: str | None = None, changes: Mapping[str, Any] | None = None) -> int:
+    """Trains, saves the model in the output directory, and prints where everything is.
+
+    `changes` go over the settings of the file. A finished run is left as it is, unless it is now to last longer.
+    """
+    custom = read(config, out, changes or {})
     place = Path(custom.training.output_dir)
+    if resume and _is_finished(custom, place):
+        print(f"the run in {place} is finished: nothing to do (a larger max_steps or num_train_epochs goes on with it)")
+        return 0
     trainer = build(custom, _prepare(custom, place, resume))
     checkpoint = last_checkpoint(place) if resume else None
     if trainer.is_world_process_zero():
@@ -37,7 +43,8 @@ def run(config: str, resume: bool = False, out: str | None = None) -> int:
     except OSError as error:
         raise storage_sentence(error, place) from error
     if trainer.is_world_process_zero():
-        write_json(place / "result.json", {"steps": trainer.state.global_step, "log": trainer.state.log_history[-1:]})
+        result = {"steps": trainer.state.global_step, "log": trainer.state.log_history[-1:], "lasts": _duration(custom)}
+        write_json(place / "result.json", result)
         print(f"model, checkpoints and metrics.jsonl: {place}; records: {custom.training.record_dir}")
         print(f"what the rewards and ratios looked like: rovrl audit {place}")
     return 0
@@ -106,6 +113,17 @@ class RunLog(TrainerCallback):
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
 
+def _duration(custom: Custom) -> list[float]:
+    return [custom.training.max_steps, custom.training.num_train_epochs]
+
+
+def _is_finished(custom: Custom, place: Path) -> bool:
+    try:
+        return json.loads((place / "result.json").read_text())["lasts"] == _duration(custom)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
 def _prepare(custom: Custom, place: Path, resume: bool) -> RunLog:
     if resume and last_checkpoint(place) is None:
         raise RovrlError(f"{place} holds no whole checkpoint to resume from; leave out --resume to start anew")
@@ -114,6 +132,8 @@ def _prepare(custom: Custom, place: Path, resume: bool) -> RunLog:
     try:
         place.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(custom.source, place / "run.yaml")
+        if custom.changes:
+            write_json(place / "changes.json", dict(custom.changes))
     except OSError as error:
         raise RovrlError(f"cannot write to {place} ({error.strerror}); set another output_dir (--out)") from None
     return RunLog(place)

@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,15 @@ class Custom:
     model: Any
     reward_funcs: list[Any]
     contamination: list[str]
+    changes: Mapping[str, Any]
 
 
-def read(path: str, out: str | None = None) -> Custom:
-    """The settings of a YAML file; a RovrlError that names the key for everything that is wrong with it."""
+def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = None) -> Custom:
+    """The settings of a YAML file under `changes`; a RovrlError that names the key for everything that is wrong with them."""
     trl = require("trl", extra="train")
     from rovrl.integrations.trl import RoVRConfig
 
-    source, given = Path(path), _yaml(path)
+    source, given = Path(path), _yaml(path) | dict(changes or {})
     given = {"output_dir": f"runs/{source.stem}"} | given | ({"output_dir": out} if out else {})
     given = {"record_dir": str(Path(given["output_dir"]) / "records")} | given
     kinds = {"script": trl.ScriptArguments, "training": RoVRConfig, "model": trl.ModelConfig}
@@ -66,7 +67,13 @@ def read(path: str, out: str | None = None) -> Custom:
             raise RovrlError(f"{source}: {error}") from None
     names = given["reward_funcs"]
     rewards = [load_function(name, source.parent) for name in ([names] if isinstance(names, str) else names)]
-    return Custom(source, **built, reward_funcs=rewards, contamination=list(given.get("contamination") or []))
+    return Custom(
+        source,
+        **built,
+        reward_funcs=rewards,
+        contamination=list(given.get("contamination") or []),
+        changes=changes or {},
+    )
 
 
 def load_function(name: str, beside: Path) -> Callable[..., Any] | str:
