@@ -6,9 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rovrl.lab.job import Job, prepare, read_lines
+from rovrl.lab.job import Job, prepare
 from rovrl.lab.methods import METHODS
 from rovrl.lab.models.warmup import WarmUp, warmed_up
+from rovrl.output.files import read_lines
 from rovrl.records import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # TRL and accelerate warn in several ways

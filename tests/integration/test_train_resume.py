@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rovrl.lab.job import read_lines
+from rovrl.output.files import read_lines
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,6 @@ Responses are written one unit (a chunk of problems in one run) at a time; what 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from rovrl.errors import RovrlError
 from rovrl.locks import DirectoryLock
+from rovrl.output.files import append_lines, read_lines, write_json, write_lines
 
 Record = dict[str, Any]
 _KINDS = {"problem": str, "run": int, "unit": int, "sample": int, "tokens": int, "finished": bool}
@@ -53,18 +53,14 @@ class Store:
             for key, records in units.items()
             if len(records) == samples * min(chunk, total - key[1] * chunk)
         }
-        lines = "".join(json.dumps(record) + "\n" for records in whole.values() for record in records)
-        _replace(file, lines)
+        write_lines(file, (record for records in whole.values() for record in records))
         return whole
 
     def append(self, suite: str, records: Iterable[Record]) -> None:
         """Adds one unit and has it on the disk before returning."""
         try:
             self._write_settings()
-            with self._file(suite).open("a", encoding="utf-8") as out:
-                out.write("".join(json.dumps(record) + "\n" for record in records))
-                out.flush()
-                os.fsync(out.fileno())
+            append_lines(self._file(suite), records)
         except OSError as error:
             raise RovrlError(
                 f"cannot write to {self._file(suite)} ({error.strerror}): what is finished is kept, repeat the command to go on"
@@ -73,13 +69,12 @@ class Store:
     def write_results(self, results: dict[str, Any]) -> Path:
         """Writes results.json."""
         self._write_settings()
-        _write(self.path / "results.json", results)
-        return self.path / "results.json"
+        return write_json(self.path / "results.json", results, indent=2)
 
     def _write_settings(self) -> None:
         """At the first response, not before: a model that does not load must not leave settings that refuse the right one."""
         if self._settings is not None:
-            _write(self.path / "settings.json", self._settings)
+            write_json(self.path / "settings.json", self._settings, indent=2)
             self._settings = None
 
     def _file(self, suite: str) -> Path:
@@ -109,28 +104,11 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def read_records(file: Path) -> list[Record]:
     """The records of a file; a last line that a kill cut short is left out."""
-    records: list[Record] = []
-    lines = file.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if line:
-            record = _record(line)
-            if record is None and number == len(lines):
-                break
-            if record is None:
-                raise RovrlError(f"{file}, line {number} is damaged: delete that line to have its problems done again")
-            records.append(record)
-    return records
+    return read_lines(file, "delete that line to have its problems done again", whole=_whole)
 
 
-def _record(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line)
-        whole = isinstance(record["metrics"], dict) and all(
-            isinstance(record[name], kind) for name, kind in _KINDS.items()
-        )
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return record if whole else None
+def _whole(record: Any) -> bool:
+    return isinstance(record.get("metrics"), dict) and all(isinstance(record.get(n), k) for n, k in _KINDS.items())
 
 
 def values(records: Iterable[Record], metric: str) -> tuple[list[str], np.ndarray]:
@@ -159,13 +137,3 @@ def _refuse_changes(path: Path, before: dict[str, Any], now: dict[str, Any]) -> 
             "repeat its own command to go on with it"
         )
     now["data"] = {**before["data"], **now["data"]}
-
-
-def _write(file: Path, content: dict[str, Any]) -> None:
-    _replace(file, json.dumps(content, indent=2) + "\n")
-
-
-def _replace(file: Path, text: str) -> None:
-    unfinished = file.with_suffix(file.suffix + ".unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(file)

@@ -12,12 +12,13 @@ from typing import Any
 
 from rovrl.errors import RovrlError, require
 from rovrl.lab.compare import Row, as_json, pairs, percent, points, table, title
-from rovrl.lab.job import SPIKES, Job, finished, prepare, write_json
+from rovrl.lab.job import SPIKES, Job, finished, prepare
 from rovrl.lab.methods import chosen
 from rovrl.lab.models.warmup import WarmUp
 from rovrl.lab.models.worlds import WORLDS
 from rovrl.lab.pool import Order, run_all
 from rovrl.lab.rewards import KINDS
+from rovrl.output.files import write_json
 
 RUNS = Path("runs")
 DEFAULT_METHODS = "gspo,rovr-gspo"

@@ -11,7 +11,6 @@ result.json        written last: the run is finished
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from rovrl.lab.methods import METHODS
 from rovrl.lab.models.warmup import WarmUp
 from rovrl.lab.models.worlds import WORLDS, World
 from rovrl.lab.rewards import KINDS
+from rovrl.output.files import write_json
 from rovrl.train.contamination import parse
 
 SPIKES = "spikes:rate=0.1,size=16"
@@ -132,34 +132,6 @@ def finished(directory: Path) -> dict[str, Any] | None:
         return json.loads((directory / "result.json").read_text())
     except (OSError, ValueError):
         return None
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes a whole file or none."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text(json.dumps(value, indent=1) + "\n")
-    os.replace(draft, path)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of JSON lines; a line cut off by a kill is left out."""
-    if not path.exists():
-        return []
-    rows = []
-    for line in path.read_text().splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows
-
-
-def keep_lines_up_to(path: Path, step: int) -> None:
-    """Drops the rows after `step`: a resumed run will write them again."""
-    rows = [row for row in read_lines(path) if row["step"] <= step]
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    os.replace(draft, path)
 
 
 def versions() -> dict[str, str]:

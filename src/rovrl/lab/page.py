@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from rovrl.lab.compare import Comparison, Row, percent, points, title
-from rovrl.lab.job import finished, read_lines, versions
+from rovrl.lab.job import finished, versions
 from rovrl.lab.pool import Order
 from rovrl.output.chart import STYLE, Series, line_chart, smoothed
+from rovrl.output.files import read_lines, write_text
 from rovrl.records import read_steps
 
 CSS = (
@@ -44,9 +45,7 @@ def write_page(out: Path, orders: Sequence[Order], rows: Sequence[Row], comparis
         _samples(orders),
         "<p><small>" + escape(", ".join(f"{k} {v}" for k, v in versions().items())) + "</small></p></body></html>\n",
     ]
-    page = out / "index.html"
-    page.write_text("\n".join(parts), encoding="utf-8")
-    return page
+    return write_text(out / "index.html", "\n".join(parts))
 
 
 def _table(rows: Sequence[Row]) -> str:

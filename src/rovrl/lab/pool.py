@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rovrl.errors import RovrlError, require
-from rovrl.lab.job import Job, finished, prepare, read_lines
+from rovrl.lab.job import Job, finished, prepare
+from rovrl.output.files import read_lines
 
 
 class Order(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 from rovrl.integrations.trl import RoVRConfig, RoVRTrainer
 from rovrl.lab import accuracy as evaluate
-from rovrl.lab.job import Job, Report, finished, keep_lines_up_to, read_lines, write_json
+from rovrl.lab.job import Job, Report, finished
 from rovrl.lab.methods import METHODS
 from rovrl.lab.models.mismatch import MismatchedRollouts
 from rovrl.lab.rewards import KINDS, EmbeddedReward
-from rovrl.train.checkpoints import COMPLETE, last_checkpoint, step_of, storage_sentence
+from rovrl.output.files import append_lines, read_lines, write_json
+from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import parse
 
 CLOCKS = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "epoch")
@@ -142,7 +142,7 @@ class Watch(TrainerCallback):
         """One line of metrics per optimizer step."""
         if logs and "train_runtime" not in logs:
             row = {"step": state.global_step} | {k: v for k, v in logs.items() if k not in CLOCKS}
-            self.append("metrics.jsonl", row)
+            append_lines(self.directory / "metrics.jsonl", [row])
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The mark that the checkpoint is whole."""
@@ -153,13 +153,9 @@ class Watch(TrainerCallback):
         trainer: Any = self.trainer
         right = evaluate.verdicts(trainer.model, trainer.processing_class, self.job.world)
         row = {"step": step, "generation": step // self.job.updates, "accuracy": float(right.mean())}
-        self.append("evaluations.jsonl", row | {"problems": right.size, "right": evaluate.pack(right)})
+        row |= {"problems": right.size, "right": evaluate.pack(right)}
+        append_lines(self.directory / "evaluations.jsonl", [row])
         self.report({"step": step, "accuracy": row["accuracy"]})
-
-    def append(self, name: str, row: dict[str, Any]) -> None:
-        """Adds one whole line to a file of the run."""
-        with open(self.directory / name, "a") as file:
-            file.write(json.dumps(row) + "\n")
 
 
 def summary(job: Job, directory: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rovrl.errors import RovrlError
+from rovrl.output.files import write_text
 from rovrl.output.progress import progress_bar
 from rovrl.paper.checking import result
 from rovrl.paper.item import Item
@@ -111,7 +112,7 @@ def check(args: argparse.Namespace) -> int:
     if args.markdown:
         every = results if len(items) == len(ITEMS) else [result(item, args.out) for item in ITEMS.values()]
         try:
-            args.markdown.write_text(reproduce_page(every, args.out), "utf-8")
+            write_text(args.markdown, reproduce_page(every, args.out))
         except OSError as error:
             raise RovrlError(f"cannot write {args.markdown}: {error.strerror}; choose another --markdown") from None
     if args.json:

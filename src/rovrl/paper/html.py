@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError
+from rovrl.output.files import write_text
 from rovrl.paper.checking import result
 from rovrl.paper.item import Item, Row, Table
 from rovrl.paper.markdown import verdict
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             f"no results in {args.results}; make some first: rovrl paper run all --smoke --out {args.results}"
         )
     try:
-        args.out.write_text(page(args.results), "utf-8")
+        write_text(args.out, page(args.results))
     except OSError as error:
         raise RovrlError(f"cannot write {args.out}: {error.strerror}; choose another --out") from None
     print(args.out)

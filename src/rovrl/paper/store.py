@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import json
 import platform
 import time
@@ -17,6 +18,7 @@ import torch
 
 import rovrl
 from rovrl.errors import RovrlError
+from rovrl.output.files import write_json, write_text
 from rovrl.paper.item import Experiment, Progress, Row, Table
 from rovrl.paper.registry import ITEMS
 
@@ -49,7 +51,7 @@ def make(name: str, out: Path, smoke: bool, progress: Progress) -> list[Row]:
             "cpu_seconds": round(cpu, 1),
             "versions": {"rovrl": rovrl.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
-        (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+        write_json(folder / "meta.json", meta)
     draw(name, load(name, out)[0], folder)
     return rows
 
@@ -68,8 +70,8 @@ def draw(name: str, rows: list[Row], folder: Path) -> None:
     module = experiment(name)
     with _writing(folder):
         for label, table in module.tables(rows).items():
-            (folder / f"{stem(label)}.md").write_text(markdown(table), "utf-8")
-            (folder / f"{stem(label)}.tex").write_text(latex(table, label), "utf-8")
+            write_text(folder / f"{stem(label)}.md", markdown(table))
+            write_text(folder / f"{stem(label)}.tex", latex(table, label))
         for label, figure in module.figures().items():
             drawn = figure(rows)
             drawn.savefig(folder / f"{stem(label)}.svg", metadata={"Date": None})
@@ -101,10 +103,11 @@ def load(name: str, out: Path) -> tuple[list[Row], dict[str, Any]]:
 def write_rows(path: Path, rows: list[Row]) -> None:
     """Rows as CSV, all columns of any row."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
 
 
 def _number(text: str) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rovrl.errors import RovrlError, require
 from rovrl.locks import DirectoryLock
+from rovrl.output.files import replacing
 from rovrl.records.schema import COLUMNS, FORMAT, ROWS_PER_GROUP, SCHEMA
 
 pa = require("pyarrow", extra="train")
@@ -39,7 +40,7 @@ class RecordWriter:
             self._lock = DirectoryLock(self.directory, "records")
         except OSError as error:
             raise _cannot_write(self.directory, error) from error
-        for left_over in self.directory.glob(".step_*.parquet.tmp"):  # of a run that was killed while writing
+        for left_over in self.directory.glob(".step_*.parquet*.tmp"):  # of a run that was killed while writing
             left_over.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -56,16 +57,10 @@ class RecordWriter:
         metadata = {**self._schema.metadata, b"rovrl.notes": json.dumps(dict(notes or {}), sort_keys=True)}
         table = _table(step, rows, self._schema.with_metadata(metadata))
         path = self.directory / f"step_{step:06d}.parquet"
-        partial = self.directory / f".{path.name}.tmp"
         try:
-            with open(partial, "wb") as file:
+            with replacing(path) as file:
                 pq.write_table(table, file, compression="zstd", row_group_size=ROWS_PER_GROUP)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-            _sync_directory(self.directory)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise _cannot_write(path, error) from error
         return path
 
@@ -120,15 +115,6 @@ def _list_array(column: Sequence[Any]) -> Any:
     values = np.concatenate([row for row in rows if row is not None] or [np.zeros(0, np.float32)])
     missing = pa.array([row is None for row in rows])
     return pa.ListArray.from_arrays(offsets, pa.array(values), type=pa.list_(pa.float32()), mask=missing)
-
-
-def _sync_directory(directory: Path) -> None:
-    if os.name == "posix":  # the rename itself must reach the disk
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _cannot_write(path: Path, error: OSError) -> RovrlError:

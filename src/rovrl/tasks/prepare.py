@@ -6,13 +6,13 @@ NAME.parquet is verl's layout; the training set is also written as NAME.trl.json
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError, require
+from rovrl.output.files import replacing, write_lines
 from rovrl.tasks.catalog import SETS, TRAINING, Example, load
 from rovrl.tasks.chat import as_prompt
 
@@ -37,13 +37,16 @@ def write_verl(name: str, examples: list[Example], out: Path) -> Path:
     """Writes `out/NAME.parquet`."""
     arrow, parquet = require("pyarrow", extra="tasks"), require("pyarrow.parquet", extra="tasks")
     rows = [verl_row(name, SETS[name].task, index, example) for index, example in enumerate(examples)]
-    return _replace(out / f"{name}.parquet", lambda path: parquet.write_table(arrow.Table.from_pylist(rows), path))
+    out.mkdir(parents=True, exist_ok=True)
+    with replacing(out / f"{name}.parquet") as file:
+        parquet.write_table(arrow.Table.from_pylist(rows), file)
+    return out / f"{name}.parquet"
 
 
 def write_trl(name: str, examples: list[Example], out: Path) -> Path:
     """Writes `out/NAME.trl.jsonl`."""
-    lines = "".join(json.dumps(example) + "\n" for example in examples)
-    return _replace(out / f"{name}.trl.jsonl", lambda path: path.write_text(lines, encoding="utf-8"))
+    out.mkdir(parents=True, exist_ok=True)
+    return write_lines(out / f"{name}.trl.jsonl", examples)
 
 
 def within(examples: list[Example], tokenizer: str, limit: int) -> list[Example]:
@@ -56,15 +59,6 @@ def within(examples: list[Example], tokenizer: str, limit: int) -> list[Example]
     texts = [as_prompt(words, example["prompt"]) for example in examples]
     counts = [len(ids) for ids in words(texts, add_special_tokens=False)["input_ids"]]
     return [example for example, count in zip(examples, counts, strict=True) if count <= limit]
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> Path:
-    """A file that is there is replaced only when the new one is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
-    write(unfinished)
-    unfinished.replace(path)
-    return path
 
 
 def main(argv: Sequence[str] | None = None) -> int:

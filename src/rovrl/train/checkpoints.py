@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from rovrl.errors import RovrlError
+from rovrl.output.files import read_lines, write_lines
 
 COMPLETE = "complete"
 """A file in a checkpoint, written last: a checkpoint without it was cut off by a kill and does not count."""
@@ -22,6 +23,11 @@ def last_checkpoint(directory: Path) -> Path | None:
 def step_of(checkpoint: Path) -> int:
     """The optimizer step after which a checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
+
+
+def keep_lines_up_to(path: Path, step: int) -> None:
+    """Drops the rows after `step` from a file of JSON lines: a resumed run will write them again."""
+    write_lines(path, (row for row in read_lines(path) if row["step"] <= step))
 
 
 def storage_sentence(error: OSError, directory: Path) -> RovrlError:

@@ -5,7 +5,6 @@ Works under `accelerate launch -m rovrl.train --config run.yaml` as well: every 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,8 @@ from transformers import TrainerCallback
 
 from rovrl.errors import RovrlError
 from rovrl.integrations.trl import RoVRTrainer
-from rovrl.lab.job import keep_lines_up_to, write_json
-from rovrl.train.checkpoints import COMPLETE, last_checkpoint, step_of, storage_sentence
+from rovrl.output.files import append_lines, write_json
+from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import Contamination, contaminate, parse
 from rovrl.train.settings import Custom, load_data, read
 
@@ -104,8 +103,7 @@ class RunLog(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """One line per logging step."""
         if state.is_world_process_zero and logs:
-            with open(self.place / "metrics.jsonl", "a") as file:
-                file.write(json.dumps({"step": state.global_step} | logs) + "\n")
+            append_lines(self.place / "metrics.jsonl", [{"step": state.global_step} | logs])
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The mark that a checkpoint is whole."""

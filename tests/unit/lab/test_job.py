@@ -12,11 +12,12 @@ from rovrl.errors import RovrlError
 from rovrl.lab import cli, embedded, methods, worker
 from rovrl.lab.evidence import plan as sweep_settings
 from rovrl.lab.evidence import sweep
-from rovrl.lab.job import Job, finished, keep_lines_up_to, prepare, read_lines, write_json
+from rovrl.lab.job import Job, finished, prepare
 from rovrl.lab.models import smollm2
 from rovrl.lab.models.cache import cached, intact
 from rovrl.lab.models.warmup import WarmUp
-from rovrl.train.checkpoints import COMPLETE, last_checkpoint, storage_sentence
+from rovrl.output.files import read_lines, write_json
+from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, storage_sentence
 
 
 def test_a_job_comes_back_from_its_file():

@@ -9,11 +9,12 @@ import pytest
 
 from rovrl.lab.accuracy import pack, unpack
 from rovrl.lab.compare import pairs, table
-from rovrl.lab.evidence.report import read_runs, tables, update_page, write_report
-from rovrl.lab.job import Job, versions, write_json
+from rovrl.lab.evidence.report import tables, update_page, write_report
+from rovrl.lab.job import Job, versions
 from rovrl.lab.page import credit_for_being_right, write_page
 from rovrl.lab.pool import Order
 from rovrl.output.chart import Series, line_chart, smoothed, ticks
+from rovrl.output.files import read_lines, write_json
 from rovrl.records import RecordWriter
 
 NASTY = "<script>alert('x')</script>&"
@@ -141,13 +142,13 @@ def test_the_evidence_says_what_is_missing(tmp_path):
 
 def test_the_tables_of_the_evidence_page_are_those_of_the_runs():
     root = Path(__file__).parents[3]
-    page, rows = root / "docs" / "evidence.md", read_runs(root / "results" / "embedded")
+    page, rows = root / "docs" / "evidence.md", read_lines(root / "results" / "embedded" / "runs.jsonl")
     assert update_page(page, rows) == page.read_text()
     assert (root / "results" / "embedded" / "README.md").read_text().endswith(tables(rows))
 
 
 def test_every_row_of_the_evidence_has_its_settings_seed_versions_and_verdicts():
-    for row in read_runs(Path(__file__).parents[3] / "results" / "embedded"):
+    for row in read_lines(Path(__file__).parents[3] / "results" / "embedded" / "runs.jsonl"):
         job = Job.from_dict(row["job"])
         assert row["versions"]["trl"]
         assert [e["generation"] for e in row["evaluations"]] == [0, 10, 20, 30, 40]

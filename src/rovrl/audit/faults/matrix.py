@@ -22,6 +22,7 @@ from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Notes
 from rovrl.audit.read.tables import pa
 from rovrl.config import RatioChannel, RewardChannel
+from rovrl.output.files import write_text
 
 
 def codes(run: Run, channel: RewardChannel = RewardChannel(), ratio: RatioChannel = RatioChannel()) -> set[str]:  # noqa: B008 - frozen
@@ -113,5 +114,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         path = Path(args.write)
         before, _, rest = path.read_text(encoding="utf-8").partition("<!-- matrix -->")
         after = rest.partition("<!-- end of matrix -->")[2]
-        path.write_text(f"{before}<!-- matrix -->\n{table}\n<!-- end of matrix -->{after}", encoding="utf-8")
+        write_text(path, f"{before}<!-- matrix -->\n{table}\n<!-- end of matrix -->{after}")
     return 0

@@ -16,6 +16,7 @@ from typing import Any
 
 from rovrl.audit.result import AuditResult
 from rovrl.errors import RovrlError
+from rovrl.output.files import write_text
 
 SCRIPTS = ("estimators.js", "elements.js", "charts.js", "list.js", "group.js", "page.js")
 _ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -27,8 +28,8 @@ def write(result: AuditResult, directory: Path, groups: int = 5000) -> tuple[Pat
     html, data = directory / "audit.html", directory / "audit.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        data.write_text(json.dumps(document, allow_nan=False, separators=(",", ":")), encoding="ascii")
-        html.write_text(render(document), encoding="ascii")
+        write_text(data, json.dumps(document, allow_nan=False, separators=(",", ":")))
+        write_text(html, render(document))
     except OSError as error:
         raise RovrlError(
             f"cannot write the audit into {directory}: {error.strerror or error}; name another place with --out"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,8 +21,9 @@ from typing import Any
 from rovrl.errors import RovrlError
 from rovrl.lab.embedded import require_packages, starting_model
 from rovrl.lab.evidence.plan import FURTHER, MAIN
-from rovrl.lab.job import Job, finished, read_lines
+from rovrl.lab.job import Job, finished
 from rovrl.lab.pool import Order, run_all
+from rovrl.output.files import read_lines, write_lines, write_text
 
 SWEEPS = {"evidence": (MAIN, FURTHER)}
 RESULTS, PAGE = Path("results/embedded"), Path("docs/evidence.md")
@@ -66,9 +66,7 @@ def collect(out: Path, orders: Sequence[Order], kept: dict[Path, dict[str, Any]]
         if row:
             rows.append(row)
     out.mkdir(parents=True, exist_ok=True)
-    draft = out / ".runs.jsonl.tmp"
-    draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    os.replace(draft, out / "runs.jsonl")
+    write_lines(out / "runs.jsonl", rows)
     return rows
 
 
@@ -78,7 +76,7 @@ def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
 
     write_report(out, rows)
     if out == RESULTS and PAGE.exists():
-        PAGE.write_text(update_page(PAGE, rows))
+        write_text(PAGE, update_page(PAGE, rows))
 
 
 def _row(order: Order) -> dict[str, Any] | None:

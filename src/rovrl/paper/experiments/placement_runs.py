@@ -120,7 +120,7 @@ def _rows(results: Sequence[dict[str, Any]], world: str) -> Iterator[Row]:
 
 def _curve(world: str, method: str, runs: Sequence[dict[str, Any]]) -> Iterator[Row]:
     """Mean and standard deviation over seeds, a point for every two generations."""
-    from rovrl.lab.job import read_lines
+    from rovrl.output.files import read_lines
 
     logs = [read_lines(r["where"] / "metrics.jsonl") for r in runs]
     updates, generations = runs[0]["job"]["updates"], runs[0]["job"]["generations"]
