@@ -17,7 +17,7 @@ from rovrl.integrations.trl import WEIGHTS, RoVRTrainer
 from rovrl.weight import gspo_mean
 
 MEAN = "log_importance_weights = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)"
-OURS = "log_importance_weights = robust_log_weight(self, log_ratio, mask)"
+OURS = "log_importance_weights = robust_log_weight(self, log_ratio, mask, inputs['advantages'])"
 TOLERANCE = (
     5e-6  # float32: the log-probabilities (about 4) plus the shift are rounded to 2e-7, the weight moves by about 0.02
 )
@@ -44,6 +44,8 @@ CASES = {
     "unrolled": {"ratio_channel": {"gradient": "unrolled"}},
     "robust_units": {"ratio_channel": {"units": "robust"}, "beta": 0.5},
     "gmpo": {"weight": "gmpo", "beta": 0.5},
+    "trimmed": {"weight": "trimmed"},
+    "median": {"weight": "median"},
 }
 
 
@@ -56,8 +58,8 @@ def oracle():
     source = textwrap.dedent(inspect.getsource(trl_module.GRPOTrainer._compute_loss))
     assert source.count(MEAN) == 1, "TRL computes its sequence weight in another way: read _compute_loss again"
 
-    def robust_log_weight(trainer, log_ratio, mask):
-        return WEIGHTS[trainer.args.weight](log_ratio, mask.bool(), trainer.ratio_channel)
+    def robust_log_weight(trainer, log_ratio, mask, advantages):
+        return WEIGHTS[trainer.args.weight](log_ratio, mask.bool(), trainer.ratio_channel, advantages)
 
     names = {**vars(trl_module), "robust_log_weight": robust_log_weight}
     exec(source.replace(MEAN, OURS), names)

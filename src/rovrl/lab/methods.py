@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rovrl.errors import RovrlError
@@ -24,6 +24,8 @@ class Method:
     """What the ratio channel computes: SoftRoVR, or a name in `rovrl.baselines.WEIGHTS`."""
     clamp: bool = False
     """Whether the rewards are clamped first: to the known range of `rule`, to a guessed one of `score`."""
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of RoVRConfig that the method sets itself."""
 
     def settings(self) -> dict[str, Any]:
         """The method as fields of RoVRConfig."""
@@ -32,8 +34,26 @@ class Method:
             "ratio_channel": None if self.ratio_channel is None else dict(self.ratio_channel),
             "advantage": self.advantage,
             "weight": self.weight,
+            **self.trainer,
         }
 
+
+PEERS = {
+    "winsor": ("winsorised", "winsor"),
+    "normal-scores": ("normal scores", "normal_scores"),
+    "clipped": ("clipped advantages", "clipped"),
+    "median-mad": ("median and MAD", "median_mad"),
+    "mc-grpo": ("MC-GRPO", "mc_grpo"),
+    "qae": ("QAE", "qae"),
+    "shortest-half": ("shortest half", "shortest_half"),
+    "rloo": ("RLOO", "rloo"),
+    "dr-grpo": ("Dr. GRPO advantages", "dr_grpo"),
+    "batch-scale": ("batch scale", "batch_scale"),
+}
+"""The rivals of the reward channel: name -> title, and its name in `rovrl.baselines.ADVANTAGES`."""
+OPEN_CLIP = {"epsilon": 0.9, "epsilon_high": 9.0}
+"""No outer clip for GMPO: its clamped tokens keep the weight between exp(-0.4) and exp(0.4) where a clip would act."""
+TOKEN_LEVEL = {"importance_sampling_level": "token", "loss_type": "sapo"}
 
 METHODS: Mapping[str, Method] = {
     "gspo": Method("GSPO"),
@@ -47,13 +67,15 @@ METHODS: Mapping[str, Method] = {
     "loo": Method("leave-one-out credit", reward_channel={}, advantage="loo"),
     "gspo-clamp": Method("GSPO, clamped rewards", clamp=True),
     "rovr-gspo-clamp": Method("RoVR-GSPO, clamped rewards", reward_channel={}, ratio_channel={}, clamp=True),
-    "winsor": Method("winsorised rewards", reward_channel={}, advantage="winsor"),
-    "winsor-softrovr": Method("winsorised, SoftRoVR", reward_channel={}, ratio_channel={}, advantage="winsor"),
-    "median-mad": Method("median and MAD", reward_channel={}, advantage="median_mad"),
-    "shortest-half": Method("shortest half", reward_channel={}, advantage="shortest_half"),
-    "rloo": Method("RLOO", reward_channel={}, advantage="rloo"),
-    "dr-grpo": Method("Dr. GRPO advantages", reward_channel={}, advantage="dr_grpo"),
-    "gmpo": Method("GMPO", ratio_channel={}, weight="gmpo"),
+    **{name: Method(title, reward_channel={}, advantage=peer) for name, (title, peer) in PEERS.items()},
+    **{
+        f"{name}-softrovr": Method(f"{title}, SoftRoVR", reward_channel={}, ratio_channel={}, advantage=peer)
+        for name, (title, peer) in PEERS.items()
+    },
+    "gmpo": Method("GMPO", ratio_channel={}, weight="gmpo", trainer=OPEN_CLIP),
+    "sapo": Method("SAPO", trainer=TOKEN_LEVEL),
+    "trimmed": Method("trimmed mean weight", ratio_channel={}, weight="trimmed"),
+    "median-weight": Method("median weight", ratio_channel={}, weight="median"),
 }
 
 

@@ -82,11 +82,12 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
 
 
 def settings(job: Job, directory: Path) -> RoVRConfig:
-    """The job in TRL's words."""
+    """The job in TRL's words; the method has the last one."""
+    chosen = {"epsilon": job.clip_low, "epsilon_high": job.clip_high} | METHODS[job.method].settings()
     return RoVRConfig(
         output_dir=str(directory / "checkpoints"),
         record_dir=str(directory / "records") if job.record else None,
-        **METHODS[job.method].settings(),
+        **chosen,
         max_steps=job.steps,
         per_device_train_batch_size=job.prompts * job.group // job.updates,
         steps_per_generation=job.updates,
@@ -94,8 +95,6 @@ def settings(job: Job, directory: Path) -> RoVRConfig:
         num_generations=job.group,
         max_completion_length=job.world.max_response_tokens,
         temperature=1.0,
-        epsilon=job.clip_low,
-        epsilon_high=job.clip_high,
         beta=0.0,
         learning_rate=job.learning_rate,
         lr_scheduler_type="constant",

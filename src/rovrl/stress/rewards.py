@@ -24,6 +24,8 @@ from rovrl.robust.spread import spread
 
 ALPHAS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 MEASURES = ("reference_displacement", "scale_inflation", "contrast_retention", "rms_deviation")
+PEERS = ("dr_grpo", "rloo", "median_mad", "shortest_half", "winsor")
+"""Of `baselines.ADVANTAGES`, those that are shown beside ours."""
 PIECE = 1 << 21
 """Numbers held at a time."""
 
@@ -60,7 +62,7 @@ def contenders(rewards: Float[Tensor, "prompt group"], channel: RewardChannel, p
         Contender("credit_b1", "A^credit, B = 1", _bound("credit", whole, channel)),
         Contender("credit_adaptive", "A^credit, adaptive", _bound("credit", blocks, adaptive)),
     ]
-    return ours + [_peer(name) for name in baselines.ADVANTAGES] if peers else ours
+    return ours + [_peer(name) for name in PEERS] if peers else ours
 
 
 def _bound(name: str, blocks: Blocks, channel: RewardChannel) -> Apply:

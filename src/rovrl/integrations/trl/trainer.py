@@ -32,7 +32,7 @@ from rovrl.weight import gspo_mean, soft_rovr
 
 __all__ = ["TESTED_TRL", "RewardTransform", "RoVRConfig", "RoVRTrainer"]
 
-WEIGHTS = {"soft_rovr": soft_rovr, **baselines.WEIGHTS}
+WEIGHTS = {"soft_rovr": lambda log_ratios, mask, channel, _: soft_rovr(log_ratios, mask, channel), **baselines.WEIGHTS}
 UNCLIPPED_LOSSES = ("sapo",)
 ROW = "rovr_row"  # beside TRL's tensors: which response of the generation a row is, also after TRL's shuffle
 
@@ -175,7 +175,8 @@ class RoVRTrainer(ResumableTrainer):
         if self.ratio_channel is None:
             return log_probs
         mean = gspo_mean(log_ratios, mask)
-        log_weight = WEIGHTS[self.args.weight](log_ratios, mask, self.ratio_channel).clamp(max=MAX_LOG_WEIGHT)
+        weigh = WEIGHTS[self.args.weight]
+        log_weight = weigh(log_ratios, mask, self.ratio_channel, batch["advantages"]).clamp(max=MAX_LOG_WEIGHT)
         if old is not None:
             clip = None if self.loss_type in UNCLIPPED_LOSSES else (self.epsilon_low, self.epsilon_high)
             sum_over_ranks: Any = self.accelerator.reduce

@@ -1,8 +1,4 @@
-"""The peers, with the same signatures as ours, each with its reference and its known weakness in one line.
-
-`ADVANTAGES[name](rewards [..., group], channel, *, blocks=None, generator=None)`; the channel and the blocks play no part.
-`WEIGHTS[name](log_ratios [..., token], mask, channel)`.
-"""
+"""The peers of the reward channel: formulas on groups with gaps, and the manners around them."""
 
 from __future__ import annotations
 
@@ -10,19 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from rovrl.config import RatioChannel
 from rovrl.groups import as_rewards
-from rovrl.robust.centers import as_working
 from rovrl.robust.solve import masked_median
-from rovrl.weight import gspo_mean
 
 MAD_CONSISTENCY = 1.4826
 SCALE_EPSILON = 1e-6
+TRL_EPSILON, MC_EPSILON = 1e-4, 1e-3
+"""What TRL adds to a standard deviation, and what MC-GRPO's code adds to its MAD."""
 WINSOR_SHARE = 0.1
-GMPO_RANGE = 0.4
+ADVANTAGE_CLIP = 1.0
+QAE_LEVEL = 0.4
 
 Rewards = Float[Tensor, "*batch group"]
 
@@ -39,9 +35,24 @@ def rloo(rewards: Rewards, keep: Tensor) -> Rewards:
 
 
 def median_mad(rewards: Rewards, keep: Tensor) -> Rewards:
-    """(R_i - median)/(1.4826 MAD + 1e-6) (MC-GRPO, arXiv 2601.22582). Weakness: MAD is 0 as soon as half the rewards tie."""
+    """(R_i - median)/(1.4826 MAD + 1e-6), the textbook's robust z-score. Weakness: MAD is 0 as soon as half the rewards tie."""
     residual = rewards - _median(rewards, keep)
     return residual / (MAD_CONSISTENCY * _median(residual.abs(), keep) + SCALE_EPSILON)
+
+
+def mc_grpo(rewards: Rewards, keep: Tensor) -> Rewards:
+    """(R_i - median)/(MAD + 1e-3), lower medians (MC-GRPO, arXiv 2601.22582, its code). Weakness: half the rewards tie.
+
+    MC-GRPO draws one response more, so that one of them is the median, and leaves that one out of the update: here, too,
+    it has advantage 0. Give it an odd group for its own setting.
+    """
+    residual = rewards - _lower_quantile(rewards, keep, 0.5)
+    return residual / (_lower_quantile(residual.abs(), keep, 0.5) + MC_EPSILON)
+
+
+def qae(rewards: Rewards, keep: Tensor) -> Rewards:
+    """(R_i - Q_0.4)/(sd + 1e-6), a quantile for the mean (QAE, arXiv 2509.22611). Weakness: the raw sd divides."""
+    return (rewards - _lower_quantile(rewards, keep, QAE_LEVEL)) / (_sample_sd(rewards, keep) + SCALE_EPSILON)
 
 
 def shortest_half(rewards: Rewards, keep: Tensor) -> Rewards:
@@ -58,26 +69,32 @@ def winsor(rewards: Rewards, keep: Tensor) -> Rewards:
     ordered = torch.where(keep, rewards, torch.inf).sort(-1).values
     low, high = ordered.gather(-1, cut), ordered.gather(-1, (count - 1 - cut).clamp(min=0))
     clamped = torch.minimum(torch.maximum(rewards, low), high)
-    residual = clamped - _mean(clamped, keep)
-    square = torch.where(keep, residual**2, 0.0).sum(-1, keepdim=True) / (count - 1).clamp(min=1)
-    return residual / (square.sqrt() + SCALE_EPSILON)
+    return (clamped - _mean(clamped, keep)) / (_sample_sd(clamped, keep) + SCALE_EPSILON)
 
 
-def gspo(
-    log_ratios: Float[Tensor, "*seq token"], mask: Bool[Tensor, "*seq token"] | None = None, channel: Any = None
-) -> Float[Tensor, "*seq"]:
-    """The mean token log-ratio (GSPO, arXiv 2507.18071). Weakness: one burst moves it by its size over T."""
-    return gspo_mean(log_ratios, mask)
+def clipped(rewards: Rewards, keep: Tensor) -> Rewards:
+    """clip(GRPO, -1, 1) (NeMo-RL's advantage_clip_low/high, its pull request 2686). Weakness: the others are already shrunk."""
+    z = (rewards - _mean(rewards, keep)) / (_sample_sd(rewards, keep) + SCALE_EPSILON)
+    return z.clamp(-ADVANTAGE_CLIP, ADVANTAGE_CLIP)
 
 
-def gmpo(
-    log_ratios: Float[Tensor, "*seq token"], mask: Bool[Tensor, "*seq token"] | None = None, channel: Any = None
-) -> Float[Tensor, "*seq"]:
-    """The mean of token log-ratios clamped to ±0.4 (GMPO, arXiv 2507.20673). Weakness: the range knows nothing of the data.
+def normal_scores(rewards: Rewards, keep: Tensor) -> Rewards:
+    """Φ⁻¹((midrank_i - ½)/n), the normal quantile of the rank (van der Waerden, Blom). Weakness: noise is ranked like merit."""
+    low = ((rewards.unsqueeze(-1) > rewards.unsqueeze(-2)) & keep.unsqueeze(-2)).sum(-1)
+    ties = ((rewards.unsqueeze(-1) == rewards.unsqueeze(-2)) & keep.unsqueeze(-2)).sum(-1)
+    share = (low + ties.double() / 2) / keep.sum(-1, keepdim=True).clamp(min=1)
+    return torch.special.ndtri(torch.where(keep, share, 0.5))
 
-    GMPO itself clamps only in the direction in which the advantage would push; without an advantage both sides are.
+
+def batch_scale(rewards: Rewards, keep: Tensor) -> Rewards:
+    """(R_i - mean)/(sd of the whole batch + 1e-4) (Lite-PPO, arXiv 2508.08221; TRL's scale_rewards="batch").
+
+    The batch is everything that is passed at once. Weakness: one huge reward shrinks every prompt of the batch.
     """
-    return gspo_mean(as_working(log_ratios).clamp(-GMPO_RANGE, GMPO_RANGE), mask)
+    count = keep.sum().clamp(min=1)
+    mean = torch.where(keep, rewards, 0.0).sum() / count
+    square = torch.where(keep, (rewards - mean) ** 2, 0.0).sum() / (count - 1).clamp(min=1)
+    return (rewards - _mean(rewards, keep)) / (square.sqrt() + TRL_EPSILON)
 
 
 def _mean(rewards: Tensor, keep: Tensor) -> Tensor:
@@ -85,8 +102,20 @@ def _mean(rewards: Tensor, keep: Tensor) -> Tensor:
     return (torch.where(keep, rewards, 0.0) / count).sum(-1, keepdim=True)
 
 
+def _sample_sd(rewards: Tensor, keep: Tensor) -> Tensor:
+    residual = rewards - _mean(rewards, keep)
+    square = torch.where(keep, residual**2, 0.0).sum(-1, keepdim=True)
+    return (square / (keep.sum(-1, keepdim=True) - 1).clamp(min=1)).sqrt()
+
+
 def _median(values: Tensor, keep: Tensor) -> Tensor:
     return masked_median(values, keep).unsqueeze(-1)
+
+
+def _lower_quantile(values: Tensor, keep: Tensor, level: float) -> Tensor:
+    """The smallest value at or below which at least `level` of the group lies; at 0.5 the lower of two middle ones."""
+    place = (level * keep.sum(-1, keepdim=True)).ceil().long() - 1
+    return torch.where(keep, values, torch.inf).sort(-1).values.gather(-1, place.clamp(min=0))
 
 
 def _shortest_half_median(rewards: Tensor, keep: Tensor) -> Tensor:
@@ -119,10 +148,6 @@ def _guarded(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tenso
     return advantage
 
 
-ADVANTAGES: dict[str, Callable[..., Tensor]] = {
-    f.__name__: _guarded(f) for f in (dr_grpo, rloo, median_mad, shortest_half, winsor)
-}
-"""The peers of the reward channel."""
-
-WEIGHTS: dict[str, Callable[[Tensor, Tensor | None, RatioChannel | None], Tensor]] = {"gspo": gspo, "gmpo": gmpo}
-"""The peers of the ratio channel."""
+PER_GROUP = (dr_grpo, rloo, median_mad, mc_grpo, qae, shortest_half, winsor, clipped, normal_scores)
+ADVANTAGES: dict[str, Callable[..., Tensor]] = {f.__name__: _guarded(f) for f in (*PER_GROUP, batch_scale)}
+"""The peers of the reward channel; all but `batch_scale` look at one group at a time."""
