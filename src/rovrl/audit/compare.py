@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rovrl.audit.read.rows import Notes
 from rovrl.audit.result import AuditResult, plain
 from rovrl.audit.run import audit
+from rovrl.output.intervals import bootstrap, draws, limits, resampled
 
 REPLICATES = 2000
 SEED = 20250904
@@ -165,10 +166,8 @@ def _paired(measure: str, x: Array, y: Array) -> Difference | None:
     if good.sum() < 2:
         return None
     x, y = x[good], y[good]
-    low, high = np.quantile(_resampled(y - x, np.random.default_rng(SEED)), [0.025, 0.975])
-    return Difference(
-        measure, float(x.mean()), float(y.mean()), float((y - x).mean()), float(low), float(high), True, len(x)
-    )
+    found = bootstrap(y - x, draws(len(x), REPLICATES, np.random.default_rng(SEED)))
+    return Difference(measure, float(x.mean()), float(y.mean()), *found, True, len(x))
 
 
 def _unpaired(measure: str, x: Array, y: Array) -> Difference | None:
@@ -176,18 +175,6 @@ def _unpaired(measure: str, x: Array, y: Array) -> Difference | None:
     if len(x) < 2 or len(y) < 2:
         return None
     generator = np.random.default_rng(SEED)
-    low, high = np.quantile(_resampled(y, generator) - _resampled(x, generator), [0.025, 0.975])
-    units = len(x) + len(y)
-    return Difference(
-        measure, float(x.mean()), float(y.mean()), float(y.mean() - x.mean()), float(low), float(high), False, units
-    )
-
-
-def _resampled(values: Array, generator: np.random.Generator) -> Array:
-    """Means of REPLICATES samples with replacement, some at a time."""
-    means, left = [], REPLICATES
-    while left:
-        some = min(left, max(1, 2_000_000 // len(values)))
-        means.append(values[generator.integers(0, len(values), (some, len(values)))].mean(1))
-        left -= some
-    return np.concatenate(means)
+    after, before = (resampled(values, draws(len(values), REPLICATES, generator)) for values in (y, x))
+    a, b = float(x.mean()), float(y.mean())
+    return Difference(measure, a, b, float(y.mean() - x.mean()), *limits(after - before), False, len(x) + len(y))

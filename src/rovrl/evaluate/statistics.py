@@ -7,19 +7,16 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.output.intervals import crossed, differences
+
 Values = NDArray[np.float64]
 """[run, problem, sample]"""
-REPLICATES = 10_000
-LEVEL = 0.95
 
 
-def bootstrap(per_problem: NDArray[np.float64], *, seed: int = 0) -> tuple[float, float]:
-    """The percentile interval of the mean of `per_problem` [problem] when problems are drawn again with replacement."""
-    count = len(per_problem)
-    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=REPLICATES)
-    means = weights @ per_problem / count
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+def interval(per_problem: NDArray[np.float64]) -> list[float]:
+    """The 95 % interval of the mean of `per_problem` [problem] over the choice of problems."""
+    found = crossed(per_problem[None], seed=0)
+    return [found.low, found.high]
 
 
 def summarize(values: Values, *, binary: bool) -> dict[str, object]:
@@ -30,13 +27,12 @@ def summarize(values: Values, *, binary: bool) -> dict[str, object]:
     """
     runs, _, samples = values.shape
     means = values.mean(axis=(1, 2))
-    low, high = bootstrap(values.mean(axis=(0, 2)))
     summary: dict[str, object] = {
         "mean": float(values.mean()),
         "runs": means.tolist(),
         "sd": float(means.std(ddof=1)) if runs > 1 else None,
         "sd_population": float(means.std()) if runs > 1 else None,
-        "interval": [low, high],
+        "interval": interval(values.mean(axis=(0, 2))),
         f"mean@{samples}": float(values.mean()),
     }
     if binary:
@@ -58,15 +54,12 @@ def pass_at(values: Values, k: int) -> NDArray[np.float64]:
 
 def paired(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, object]:
     """second - first over the same problems [problem]: mean difference, its bootstrap interval, and who wins where."""
-    if first.shape != second.shape:
-        raise ValueError(f"paired values must have the same shape, not {first.shape} and {second.shape}")
-    difference = second - first
-    low, high = bootstrap(difference)
+    difference = differences(second, first)
     return {
         "first": float(first.mean()),
         "second": float(second.mean()),
         "difference": float(difference.mean()),
-        "interval": [low, high],
+        "interval": interval(difference),
         "better": int((difference > 0).sum()),
         "worse": int((difference < 0).sum()),
         "equal": int((difference == 0).sum()),

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rovrl.errors import RovrlError
-from rovrl.lab.accuracy import Estimate, bootstrap, paired_difference, proportion, unpack
+from rovrl.lab.accuracy import paired_difference, unpack
 from rovrl.lab.methods import METHODS
+from rovrl.output.intervals import Estimate, crossed, proportion
 
 Result = Mapping[str, Any]
 
@@ -69,7 +70,7 @@ def table(results: Sequence[Result], order: Sequence[str]) -> list[Row]:
                 method,
                 tuple(r["job"]["seed"] for r in runs[method]),
                 proportion(before[0]),
-                bootstrap(after.astype(float)),
+                crossed(after.astype(float)),
                 float(finals.std(ddof=1)) if len(finals) > 1 else float("nan"),
                 None if method == order[0] else paired_difference(after, first),
             )

@@ -12,6 +12,7 @@ import torch
 from rovrl.config import RewardChannel
 from rovrl.credit import ADAPTIVE_BOUND, ADAPTIVE_FLOOR
 from rovrl.errors import RovrlError
+from rovrl.output.intervals import shared_draws
 from rovrl.output.progress import progress_bar
 from rovrl.stress.measured import rows_for
 from rovrl.stress.ratios import conditions, draw_positions
@@ -61,7 +62,7 @@ def rewards(args: argparse.Namespace) -> int:
     if args.suggest:
         return _suggest(values, sigma, header, args.json)
     generator = torch.Generator().manual_seed(args.seed)
-    draws = torch.randint(count, (args.replicates, count), generator=generator)
+    draws = shared_draws(count, args.replicates, generator)
     rows = []
     everyone = contenders(values, RewardChannel())
     with progress_bar("stress") as progress:
@@ -124,7 +125,7 @@ def ratios(args: argparse.Namespace) -> int:
     responses = next(r for s, r in recorded_steps(args.path) if s == step)
     generator = torch.Generator().manual_seed(args.seed)
     prompts = len(responses.prompt.unique())
-    draws = torch.randint(prompts, (args.replicates, prompts), generator=generator)
+    draws = shared_draws(prompts, args.replicates, generator)
     places = draw_positions(len(responses.length), generator)
     todo, rows = conditions(), []
     with progress_bar("stress") as progress:

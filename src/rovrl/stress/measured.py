@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from rovrl.config import RatioChannel
-from rovrl.stress.ratios import Condition, Responses, interval, stress
+from rovrl.output.intervals import bootstrap
+from rovrl.stress.ratios import Condition, Responses, stress
 
 Row = dict[str, Any]
 TITLES = {"gspo": "GSPO (mean)", "softrovr": "SoftRoVR", "robust": "SoftRoVR, robust units"}
@@ -26,6 +27,6 @@ def rows_for(responses: Responses, condition: Condition, places: torch.Tensor, d
             "metric": metric,
         }
         for name, values in (*value.items(), ("difference", value["gspo"] - value["softrovr"])):
-            row[name], row[f"{name}_low"], row[f"{name}_high"] = interval(values, draws)
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = bootstrap(values, draws)
         rows.append(row)
     return rows

@@ -217,13 +217,6 @@ def _piece(
         yield found
 
 
-def interval(values: Float[Tensor, " prompt"], draws: Int[Tensor, "replicate prompt"]) -> tuple[float, float, float]:
-    """The mean over prompts and its 95 % prompt-cluster percentile interval."""
-    means = values[draws].mean(-1)
-    low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
-    return float(values.mean()), low, high
-
-
 def calibrated(
     prompts: int, group: int, sigma: float, zero_share: float, harmonic_length: float, generator: torch.Generator
 ) -> Responses:

@@ -18,6 +18,7 @@ from rovrl import baselines
 from rovrl.config import RewardChannel
 from rovrl.credit import ADAPTIVE_FLOOR, METHODS, Credit, partition, resolve
 from rovrl.diagnostics import clean_deviation, contrast_retention, displacement, scale_inflation
+from rovrl.output.intervals import Estimate, bootstrap
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import pooled_whole_scale
 from rovrl.robust.spread import spread
@@ -119,16 +120,12 @@ def sweep(
             yield contender, alpha, measure(rewards, contender, alpha * sigma, sigma)
 
 
-def summarize(values: Float[Tensor, " prompt"], draws: Tensor) -> tuple[float, float, float]:
+def summarize(values: Float[Tensor, " prompt"], draws: Tensor) -> Estimate:
     """The median over groups and its 95 % bootstrap interval; `draws` are resampled group numbers [replicate, prompt].
 
     Groups without contrast have no retention (NaN) and are left out.
     """
-    values = values.double()
-    middle = float(values.nanquantile(0.5))
-    medians = torch.stack([values[d].nanquantile(0.5) for d in draws])
-    limits = medians.nanquantile(torch.tensor([0.025, 0.975], dtype=medians.dtype))
-    return middle, float(limits[0]), float(limits[1])
+    return bootstrap(values.double(), draws, lambda samples: samples.nanquantile(0.5, dim=-1))
 
 
 @dataclass(frozen=True)

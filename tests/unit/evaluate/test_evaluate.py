@@ -13,7 +13,7 @@ from rovrl.evaluate.gold import checks
 from rovrl.evaluate.gold import run as run_check
 from rovrl.evaluate.run import evaluate
 from rovrl.evaluate.settings import Decoding, fingerprint
-from rovrl.evaluate.statistics import bootstrap, paired, pass_at, summarize
+from rovrl.evaluate.statistics import interval, paired, pass_at, summarize
 from rovrl.evaluate.store import read_records, records_file
 from rovrl.tasks.catalog import SETS, load
 from samples_tasks import PROBLEMS, REPORTS, TURNS, write_lines
@@ -155,9 +155,9 @@ def test_a_comparison_refuses_what_is_not_comparable(tmp_path, problems):
         compare(tmp_path / "a", tmp_path / "half")
 
 
-def test_the_bootstrap_interval_has_the_width_of_the_normal_one():
+def test_the_interval_over_problems_has_the_width_of_the_normal_one():
     values = np.random.default_rng(1).normal(2.0, 3.0, size=400)
-    low, high = bootstrap(values)
+    low, high = interval(values)
     half = 1.96 * values.std() / 20
     # 10,000 replicates: a quantile's own error is about 2 % of the standard error
     assert low == pytest.approx(values.mean() - half, abs=0.1 * half)

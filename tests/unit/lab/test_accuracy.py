@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from rovrl.errors import RovrlError
-from rovrl.lab.accuracy import Estimate, bootstrap, pack, paired_difference, proportion, unpack
+from rovrl.lab.accuracy import pack, paired_difference, unpack
 from rovrl.lab.compare import as_json, pairs, percent, points, table
+from rovrl.output.intervals import Estimate
 
 
 def result(method, seed, before, after):
@@ -29,41 +30,6 @@ def runs(seeds=(1, 2, 3), problems=500, gain=0.2):
 def test_packed_verdicts_come_back():
     right = np.random.default_rng(0).random(501) < 0.3
     assert np.array_equal(unpack(pack(right), 501), right)
-
-
-def test_wilsons_interval_is_the_published_one():
-    """Newcombe (1998), Stat. Med. 17:857, table I: 81 of 263 gives 0.2553 to 0.3662."""
-    estimate = proportion(np.arange(263) < 81)
-    assert estimate.low == pytest.approx(0.2553, abs=5e-5)
-    assert estimate.high == pytest.approx(0.3662, abs=5e-5)
-
-
-def test_wilsons_interval_stays_inside_the_unit_interval():
-    assert proportion(np.zeros(50, bool)).low == pytest.approx(0.0, abs=1e-12)
-    assert proportion(np.ones(50, bool)).high == pytest.approx(1.0, abs=1e-12)
-
-
-def test_the_bootstrap_interval_of_one_seed_is_about_two_standard_errors_of_the_problems():
-    values = (np.random.default_rng(1).random((1, 500)) < 0.5).astype(float)
-    estimate = bootstrap(values)
-    assert (estimate.high - estimate.low) / 2 == pytest.approx(1.96 * values.std() / 500**0.5, rel=0.06)
-
-
-def test_the_bootstrap_interval_holds_the_spread_between_seeds():
-    calm = np.repeat(np.arange(500) < 250, 4).reshape(500, 4).T.astype(float)
-    wild = calm.copy()
-    wild[:2], wild[2:] = 1.0, 0.0
-    widths = [e.high - e.low for e in (bootstrap(calm), bootstrap(wild))]
-    assert widths[1] > 3 * widths[0]
-
-
-def test_pairing_makes_the_interval_of_a_steady_gain_narrow():
-    shared = np.random.default_rng(2).random((3, 500))
-    ours, theirs = shared < 0.55, shared < 0.5
-    paired = paired_difference(ours, theirs)
-    assert paired.low > 0
-    apart = bootstrap(ours.astype(float))
-    assert paired.high - paired.low < apart.high - apart.low
 
 
 def test_unpaired_shapes_are_refused():

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from rovrl.errors import RovrlError
+from rovrl.output.intervals import shared_draws
 from rovrl.paper.item import Check, Progress, Row, Table, expected
 from rovrl.paper.plot import axes
 from rovrl.stress.measured import rows_for
@@ -52,7 +53,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     for step, everything in recorded_steps(records(setting)):
         responses = _sample(everything, setting.groups, generator)
         prompts = len(responses.prompt.unique())
-        draws = torch.randint(prompts, (setting.replicates, prompts), generator=generator)
+        draws = shared_draws(prompts, setting.replicates, generator)
         places = draw_positions(len(responses.length), generator)
         for condition in CONDITIONS:
             rows += [{"step": step} | r for r in rows_for(responses, condition, places, draws)]

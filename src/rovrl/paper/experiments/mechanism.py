@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rovrl.config import RewardChannel
+from rovrl.output.intervals import shared_draws
 from rovrl.paper.experiments import reward_contamination, token_stress
 from rovrl.paper.item import Check, Progress, Row, Table, relative
 from rovrl.stress.ratios import Condition, calibrated, draw_positions
@@ -45,7 +46,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     generator = torch.Generator().manual_seed(setting.seed)
     rewards = reward_contamination.stream(setting.groups, 16, generator)
     sigma = float(rewards.std(correction=0))
-    draws = torch.randint(setting.groups, (setting.replicates, setting.groups), generator=generator)
+    draws = shared_draws(setting.groups, setting.replicates, generator)
     wanted = {method for _, method, _, _, _ in CLAIMS}
     found = {
         c.name: measure(rewards, c, 16 * sigma, sigma)
@@ -60,7 +61,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     tokens = calibrated(
         setting.prompts, 16, token_stress.SIGMA, token_stress.ZERO_SHARE, token_stress.HARMONIC_LENGTH, generator
     )
-    clusters = torch.randint(setting.prompts, (setting.replicates, setting.prompts), generator=generator)
+    clusters = shared_draws(setting.prompts, setting.replicates, generator)
     places = draw_positions(len(tokens.length), generator)
     for done, (kind, severity, published) in enumerate((("spike", 16.0, 0.26), ("burst", 0.2, 0.87))):
         row = token_stress.rows_for(tokens, Condition(kind, severity, 1), places, clusters)[0]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from rovrl.config import RewardChannel
+from rovrl.output.intervals import shared_draws
 from rovrl.paper.item import Check, Progress, Row, Table, expected, relative
 from rovrl.paper.plot import axes, plain_ticks
 from rovrl.stress.rewards import ALPHAS, MEASURES, contenders, measure, summarize
@@ -72,7 +73,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     """A row for each estimator and severity: four medians over groups with intervals."""
     generator = torch.Generator().manual_seed(setting.seed)
     rewards = stream(setting.groups, setting.group, generator)
-    draws = torch.randint(setting.groups, (setting.replicates, setting.groups), generator=generator)
+    draws = shared_draws(setting.groups, setting.replicates, generator)
     sigma = float(rewards.std(correction=0))
     rows: list[Row] = []
     everyone = contenders(rewards, RewardChannel())

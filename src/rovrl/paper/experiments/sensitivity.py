@@ -11,6 +11,7 @@ import torch
 
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import METHODS, partition, resolve
+from rovrl.output.intervals import shared_draws
 from rovrl.paper.experiments import token_stress
 from rovrl.paper.experiments.reward_contamination import stream
 from rovrl.paper.item import Check, Progress, Row, Table
@@ -67,7 +68,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
 def _reward_rows(setting: Setting, generator: torch.Generator) -> Iterator[Row]:
     rewards = stream(setting.groups, 16, generator)
     sigma = float(rewards.std(correction=0))
-    draws = torch.randint(setting.groups, (setting.replicates, setting.groups), generator=generator)
+    draws = shared_draws(setting.groups, setting.replicates, generator)
     scale = pooled_whole_scale(rewards, RewardChannel())  # of the clean rewards, as an earlier step would know it
     plain = METHODS["grpo"](rewards, partition(16, RewardChannel())[0], RewardChannel()).advantages
     for name, values in REWARD_GRID.items():

@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 
+from rovrl.output.intervals import limits
 from rovrl.paper.experiments.simulation import (
     COLOURS,
     SCENARIOS,
     SHIFT,
     TITLES,
-    bootstrap,
     coherent,
     dispersed,
     estimates,
     gaussian,
-    interval,
+    resampled_moments,
     student_t3,
 )
 from rovrl.paper.item import Check, Progress, Row, Table, expected, within
@@ -52,7 +52,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     rows = []
     for done, (scenario, x) in enumerate(data.items()):
         for name, values in estimates(x).items():
-            moments = bootstrap(values, setting.replicates, generator)
+            moments = resampled_moments(values, setting.replicates, generator)
             first, second = moments.unbind(-1)
             n = len(values)
             rows.append(
@@ -69,8 +69,8 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     return rows
 
 
-def _limits(name: str, draws: torch.Tensor) -> dict[str, float]:
-    low, high = interval(draws)
+def _limits(name: str, replicates: torch.Tensor) -> dict[str, float]:
+    low, high = limits(replicates)
     return {f"{name}_low": low, f"{name}_high": high}
 
 

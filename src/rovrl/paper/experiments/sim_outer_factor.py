@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rovrl.guarantees import outer_factor
-from rovrl.paper.experiments.simulation import interval
+from rovrl.output.intervals import limits, resampled, shared_draws
 from rovrl.paper.item import Check, Progress, Row, Table, expected, within
 from rovrl.paper.plot import axes, finish
 from rovrl.robust.correction import composite, mid_indicator, thresholds
@@ -63,10 +63,9 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
 
 def _factor(x: torch.Tensor, setting: Setting, generator: torch.Generator) -> dict[str, float]:
     total = setting.blocks * setting.size
-    draws = torch.stack(
-        [x[torch.randint(len(x), (len(x),), generator=generator)].var() for _ in range(setting.replicates)]
-    )
-    low, high = interval(total * draws)
+    drawn = shared_draws(len(x), setting.replicates, generator)
+    variances = resampled(x, drawn, lambda samples: torch.stack([sample.var() for sample in samples]))
+    low, high = limits(total * variances)
     return {"": float(total * x.var()), "_low": low, "_high": high}
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
+from rovrl.output.intervals import limits
 from rovrl.paper.experiments.simulation import (
     COLOURS,
     TITLES,
-    bootstrap,
     coherent,
     dispersed,
     estimates,
     gaussian,
-    interval,
+    resampled_moments,
 )
 from rovrl.paper.item import Check, Progress, Row, Table, expected
 from rovrl.paper.plot import axes, plain_ticks
@@ -46,7 +46,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
         clean = gaussian(setting.trials, generator)
         for geometry, corrupt in GEOMETRIES.items():
             for name, values in estimates(corrupt(clean, shift)).items():
-                low, high = interval(bootstrap(values, setting.replicates, generator)[:, 1].sqrt())
+                low, high = limits(resampled_moments(values, setting.replicates, generator)[:, 1].sqrt())
                 rmse = float(values.square().mean().sqrt())
                 rows.append(
                     {"geometry": geometry, "shift": shift, "estimator": name, "rmse": rmse, "low": low, "high": high}

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rovrl import REFERENCES, Blocks, RewardChannel
+from rovrl.output.intervals import shared_draws
 
 SIZE, BLOCKS, SHIFT, CORRUPTED = 128, 8, 8.0, 16
 CHANNEL = RewardChannel(num_blocks=BLOCKS, num_levels=9, score_width=1.0)
@@ -54,16 +55,8 @@ def estimates(x: Tensor) -> dict[str, Tensor]:
     return {name: estimator(x, PARTITION, CHANNEL) for name, estimator in REFERENCES.items()}
 
 
-def bootstrap(samples: Tensor, replicates: int, generator: torch.Generator) -> Tensor:
-    """Resampled raw moments [replicate, 2] (mean, mean square) of [trial] values, by multinomial weights."""
+def resampled_moments(samples: Tensor, replicates: int, generator: torch.Generator) -> Tensor:
+    """Resampled raw moments [replicate, 2] (mean, mean square) of [trial] values, by how often each trial was drawn."""
     n = len(samples)
-    counts = torch.stack(
-        [torch.bincount(torch.randint(n, (n,), generator=generator), minlength=n) for _ in range(replicates)]
-    )
+    counts = torch.stack([torch.bincount(drawn, minlength=n) for drawn in shared_draws(n, replicates, generator)])
     return counts.double() @ torch.stack((samples, samples.square()), -1) / n
-
-
-def interval(values: Tensor) -> tuple[float, float]:
-    """The 95 % percentile interval."""
-    low, high = values.quantile(torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
-    return low, high

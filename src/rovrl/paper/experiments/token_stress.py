@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from rovrl.output.intervals import shared_draws
 from rovrl.paper.item import Check, Progress, Row, Table, expected, relative
 from rovrl.paper.plot import axes
 from rovrl.stress.measured import TITLES, rows_for
@@ -42,7 +43,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     """A row for each condition and measure: both methods, their paired difference, and our robust units."""
     generator = torch.Generator().manual_seed(setting.seed)
     responses = calibrated(setting.prompts, setting.group, SIGMA, ZERO_SHARE, HARMONIC_LENGTH, generator)
-    draws = torch.randint(setting.prompts, (setting.replicates, setting.prompts), generator=generator)
+    draws = shared_draws(setting.prompts, setting.replicates, generator)
     todo = conditions(setting.spikes, setting.bursts)
     places = draw_positions(len(responses.length), generator)
     rows = []
