@@ -1,0 +1,138 @@
+"""The evidence on one side: the lowest threshold beyond which rewards are shown to be faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rovrl.robust import dispersion
+from rovrl.robust.bulk import SortedGroups
+from rovrl.robust.dispersion import Design
+from rovrl.robust.gaps import WIDTHS, Cut, cuts
+
+ERROR = 0.01
+"""The declared error rate of one call, shared by both sides and all their thresholds: the chance that verdicts dispersed like
+ordinary ones are taken for faults, and the chance that faults are found dispersed."""
+LEAST = 4.0
+"""No reward nearer to its group's center than this many units is a fault."""
+MOST = 0.5
+"""No more than this share of all responses is a fault on one side."""
+SMALLEST = 8
+"""Smaller groups are no evidence: their center follows two hits, and dispersion cannot show."""
+NEGLIGIBLE = 0.15
+"""An excess of this share of the expected pairs is no dispersion, however significant: some centers are misplaced."""
+REMAINDER, UNSUSPICIOUS = 0.4, 0.05
+"""Hits up to this share of the faults shown before may lack power of their own, if their p-value is above the second number."""
+MEETINGS, MET = 12, 0.5
+"""Where this many meetings of opposite hits in one group are expected by chance, half of them show that both sides mix."""
+MIXED = 0.05
+"""The share of groups with hits on both sides up to which a side can be seen as one of two levels."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What was found on one side of the groups' centers."""
+
+    threshold: float = float("inf")
+    """Responses farther than this from their group's center are faults; infinity: none is."""
+    hits: int = 0
+    """How many there are in groups of 8 and more, of this batch and of the window."""
+    dispersion: float = float("nan")
+    """Pairs of them that share a group, over the number expected by chance: 1 for faults, larger for merit."""
+    p_value: float = float("nan")
+    """The chance of that many pairs, if they are faults."""
+
+
+def search(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design) -> Side:
+    """The lowest threshold that is shown, from the farthest gap inwards; `residual` is positive on this side.
+
+    What lies between a threshold that is shown and the next has to be shown by itself: many faults would hide some merit.
+    """
+    candidates = np.flatnonzero((residual > unit * LEAST / WIDTHS[-1]) & (design.sizes > 0)[groups.group])
+    candidates = candidates[np.argsort(-residual[candidates], kind="stable")]
+    found = cuts(residual[candidates], LEAST * unit, MOST * float(design.members.sum()))
+    if not found:
+        return Side()
+    evidence = _Evidence(groups, residual, design, groups.group[candidates], ERROR / (2 * len(found)))
+    shown: Cut | None = None
+    for cut in found:
+        first = shown.hits if shown else 0
+        if evidence.shows(first, cut, shown) or (shown and evidence.extends(shown, cut)):
+            shown = cut
+    return evidence.side(shown) if shown else Side()
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    groups: SortedGroups
+    residual: np.ndarray
+    design: Design
+    group: np.ndarray
+    """The groups of the candidates, the farthest first."""
+    level: float
+
+    def counts(self, first: int, last: int) -> np.ndarray:
+        """Of each group, how many of the candidates first ... last - 1 are its members."""
+        return np.bincount(self.group[first:last], minlength=len(self.groups.size)).astype(float)
+
+    def shows(self, first: int, cut: Cut, beyond: Cut | None) -> bool:
+        """Whether the candidates from number `first` to the cut are faults: even, and not even by lack of power."""
+        counts = self.counts(first, cut.hits)
+        if not self.even_not_ordinary(counts, displaced=False):
+            return False
+        if self.even_not_ordinary(counts, displaced=True):
+            return True
+        opposite = self.opposite(cut, beyond)
+        return self.meets(counts, opposite) or self.two_levels(counts, opposite)
+
+    def even_not_ordinary(self, counts: np.ndarray, displaced: bool) -> bool:
+        """No more dispersed than chance allows, and less than ordinary verdicts are, at this level."""
+        found, expected = dispersion.pairs(counts), self.chance(counts)
+        dispersed = dispersion.overdispersion(found, expected) < self.level
+        if dispersed and found - expected.mean > NEGLIGIBLE * expected.mean:
+            return False
+        hits = float(counts.sum())
+        return dispersion.ordinary(found, expected, hits, self.design, displaced=displaced) <= self.level
+
+    def chance(self, counts: np.ndarray) -> dispersion.Moments:
+        """What chance would do with as many hits in each stratum."""
+        return dispersion.chance(self.design.by_stratum(counts), self.design)
+
+    def opposite(self, cut: Cut, beyond: Cut | None) -> np.ndarray:
+        """Hits per group as far on the other side."""
+        farthest = beyond.at if beyond else np.inf
+        far = (self.residual < -cut.at * (1 - 1e-3)) & (self.residual >= -farthest)
+        return self.groups.count(far & (self.design.sizes > 0)[self.groups.group]).astype(float)
+
+    def meets(self, counts: np.ndarray, opposite: np.ndarray) -> bool:
+        """Whether opposite hits share groups as often as by chance. Right and wrong answers do not: the center is one of them.
+
+        So this replaces the power that counts lack because more than half of a group cannot be seen.
+        """
+        design = self.design
+        expected = 2 * design.edges * design.by_stratum(counts) * design.by_stratum(opposite)
+        expected = float((expected / np.maximum(design.members * (design.members - 1), 1)).sum())
+        return expected >= MEETINGS and float((counts * opposite).sum()) >= MET * expected
+
+    def two_levels(self, counts: np.ndarray, opposite: np.ndarray) -> bool:
+        """The same test with every group seen from its lower level: where that has hits below, the center itself is a hit."""
+        if ((counts > 0) & (opposite > 0)).sum() > MIXED * (counts > 0).sum():
+            return False
+        seen = np.where((opposite > 0) & (counts == 0), self.design.sizes - opposite, counts)
+        return seen.sum() <= MOST * self.design.members.sum() and self.even_not_ordinary(seen, displaced=False)
+
+    def extends(self, shown: Cut, cut: Cut) -> bool:
+        """Whether a few more hits than those shown, unsuspicious but too few for a test, are shown together with them."""
+        if cut.hits > (1 + REMAINDER) * shown.hits:
+            return False
+        counts = self.counts(shown.hits, cut.hits)
+        p_value = dispersion.overdispersion(dispersion.pairs(counts), self.chance(counts))
+        return p_value >= UNSUSPICIOUS and self.shows(0, cut, None)
+
+    def side(self, cut: Cut) -> Side:
+        """The threshold with the dispersion of what lies beyond it."""
+        counts = self.counts(0, cut.hits)
+        found, expected = dispersion.pairs(counts), self.chance(counts)
+        ratio = found / expected.mean if expected.mean > 0 else float("nan")
+        return Side(cut.threshold, cut.hits, ratio, dispersion.overdispersion(found, expected))

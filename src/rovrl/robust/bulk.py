@@ -1,0 +1,108 @@
+"""The bulk of each group: values sorted within ragged groups, centers that survive many outliers, and a common unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rovrl.robust.spread import DISCRETE, ROUNDING
+
+CONSISTENCY = 1.4826
+"""The standard deviation of a normal distribution in units of its median absolute deviation."""
+CROWDED = 0.6
+"""A group with more than this share of its members near its median has its center there."""
+LARGEST = np.finfo(np.float64).max
+PIECE = 1 << 22
+"""Numbers held at a time."""
+
+
+@dataclass(frozen=True)
+class SortedGroups:
+    """Values ascending within each of their groups, groups one after the other, none of them empty."""
+
+    values: np.ndarray
+    group: np.ndarray
+    size: np.ndarray
+    order: np.ndarray
+    """values = original[order]."""
+
+    @classmethod
+    def of(cls, values: np.ndarray, group: np.ndarray, num_groups: int) -> SortedGroups:
+        """The groups of finite values; `group` holds 0 ... num_groups - 1, each at least once."""
+        size = np.bincount(group, minlength=num_groups)
+        by_group = np.argsort(group, kind="stable") if (group[1:] < group[:-1]).any() else np.arange(len(group))
+        if len(size) and size.min() == size.max():
+            rows = values[by_group].reshape(num_groups, -1)
+            within = np.argsort(rows, axis=-1, kind="stable") + np.arange(0, len(values), rows.shape[-1])[:, None]
+            order = by_group[within.ravel()]
+        else:
+            order = np.lexsort((values, group))
+        return cls(values[order], group[order], size, order)
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """Where each group begins."""
+        return np.cumsum(self.size) - self.size
+
+    @cached_property
+    def place(self) -> np.ndarray:
+        """The rank of each value in its group, from 0."""
+        return np.arange(len(self.values)) - self.start[self.group]
+
+    def count(self, chosen: np.ndarray) -> np.ndarray:
+        """How many members of each group are chosen."""
+        return np.bincount(self.group[chosen], minlength=len(self.size))
+
+    def residual(self, center: np.ndarray) -> np.ndarray:
+        """Values minus their group's center, finite."""
+        with np.errstate(over="ignore"):
+            return np.clip(self.values - center[self.group], -LARGEST, LARGEST)
+
+    def median(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The (lower) median of the members ranked low ≤ rank < high of each group: always one of them, never between two."""
+        return self.values[self.start + np.clip((low + high - 1) // 2, 0, self.size - 1)]
+
+    def densest(self, center: np.ndarray, width: float) -> np.ndarray:
+        """The center, or where at most 60 % lie within `width` of it, the median of the fullest window of that width.
+
+        Of several equally full windows the one whose median is nearest to the center.
+        """
+        near = self.count(np.abs(self.residual(center)) <= width)
+        moved, doubtful = center.copy(), np.flatnonzero(near <= CROWDED * self.size)
+        for size in np.unique(self.size[doubtful]):
+            every = doubtful[self.size[doubtful] == size]
+            for some in np.array_split(every, -(-len(every) * size * size // PIECE)):
+                rows = self.values[self.start[some][:, None] + np.arange(size)]
+                moved[some] = _fullest(rows, center[some], width)
+        return moved
+
+    @cached_property
+    def step(self) -> float:
+        """The step of a discrete variable: the smallest step between two values, which 5 % of the groups may undercut; or 0."""
+        lower, upper = self.values[:-1], self.values[1:]
+        with np.errstate(over="ignore"):
+            step = np.minimum(upper - lower, LARGEST)
+        rounding = ROUNDING * np.maximum(np.abs(lower), np.abs(upper))
+        step = np.where((self.group[1:] == self.group[:-1]) & (step > np.maximum(rounding, 1e-300)), step, np.inf)
+        least = np.minimum.reduceat(np.append(np.inf, step), self.start) if len(self.size) else step
+        least = np.sort(least[np.isfinite(least)])
+        return float(least[int(DISCRETE * (len(least) - 1))]) if len(least) else 0.0
+
+    def unit(self, residual: np.ndarray, kept: np.ndarray) -> float:
+        """1.4826 times the median |residual| of what is kept in groups with contrast; at least half the step."""
+        contrast = self.values[self.start + self.size - 1] > self.values[self.start]
+        used = np.abs(residual[kept & contrast[self.group]])
+        return max(CONSISTENCY * float(np.median(used)), 0.5 * self.step) if len(used) else 0.0
+
+
+def _fullest(rows: np.ndarray, center: np.ndarray, width: float) -> np.ndarray:
+    """The median of the window [x_i, x_i + width] with the most members, for each ascending row."""
+    size = rows.shape[-1]
+    with np.errstate(over="ignore"):
+        members = (rows[:, None, :] <= rows[:, :, None] + width).sum(-1) - np.arange(size)
+        middle = np.take_along_axis(rows, np.arange(size) + (members - 1) // 2, -1)
+        far = np.abs(middle - center[:, None])
+    far = np.where(members == members.max(-1, keepdims=True), far, np.inf)
+    return np.take_along_axis(middle, far.argmin(-1)[:, None], -1)[:, 0]
