@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
 from rovrl.audit.judge.codes import CODES
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
+from rovrl.output.progress import progress_bar
 
 EXAMPLE = """\
 examples:
@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
         raise RovrlError(f"--groups must be at least 1, not {args.groups}")
     from rovrl.audit.run import audit
 
-    with _Bar() as bar:
-        result = audit(args.path, progress=bar, **_options(args))
+    with progress_bar("audit") as progress:
+        result = audit(args.path, progress=progress, **_options(args))
     if args.json:
         print(json.dumps(result.to_dict(args.groups), allow_nan=False))
     else:
@@ -103,8 +103,8 @@ def run(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     from rovrl.audit.compare import compare
 
-    with _Bar() as bar:
-        result = compare(*args.compare, progress=bar, **_options(args))
+    with progress_bar("audit") as progress:
+        result = compare(*args.compare, progress=progress, **_options(args))
     print(json.dumps(result.to_dict(), allow_nan=False) if args.json else result.show())
     return 0
 
@@ -184,26 +184,3 @@ def _beside(path: str) -> str:
 
     place = Path(path)
     return str((place if place.is_dir() else place.parent) / "audit")
-
-
-class _Bar:
-    """A progress bar on a terminal, silence elsewhere; drawn at most ten times a second, and only after half a second."""
-
-    def __init__(self) -> None:
-        self.start = self.last = time.monotonic()
-        self.drawn = False
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if not sys.stderr.isatty() or now - self.start < 0.5 or (now - self.last < 0.1 and done < total):
-            return
-        self.last, self.drawn = now, True
-        filled = int(30 * done / total) if total else 30
-        print(f"\r\x1b[K{what:<20} [{'#' * filled}{'.' * (30 - filled)}]", end="", file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ from rovrl.audit.measure.totals import step_table, summarise
 from rovrl.audit.read.prompts import mixed_prompts
 from rovrl.audit.read.records import RecordReader
 from rovrl.audit.read.repeats import check_group_size, drop_evaluation, drop_repeats, split_runs
-from rovrl.audit.read.rollouts import Progress, Rollouts, load
+from rovrl.audit.read.rollouts import Rollouts, load
 from rovrl.audit.read.rows import STATISTICS, Columns, Notes, Reader
 from rovrl.audit.read.table import TableReader, table_files
 from rovrl.audit.read.tables import READ, columns_of, refusal
@@ -30,6 +30,7 @@ from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import GRPO_EPSILON, METHODS, partition
 from rovrl.errors import RovrlError
+from rovrl.output.progress import Progress, silent
 
 READERS = {"records": RecordReader, "trl": TrlReader, "verl": VerlReader, "table": TableReader}
 """Kinds of dumps, in the order in which they are tried."""
@@ -48,7 +49,7 @@ def audit(
     ratio_channel: RatioChannel | None = None,
     clip: tuple[float, float] | None = None,
     threshold: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> AuditResult:
     """What the group statistics did to the run whose rollouts are saved at `path`.
 
@@ -60,7 +61,6 @@ def audit(
     check_group_size(group_size)
     columns = columns if isinstance(columns, Columns) else Columns(**(columns or {}))
     reader, files = find_reader(path, format, columns)
-    progress = progress or _silent
     notes = Notes()
     rollouts = load(reader, files, STATISTICS | _logged(reader), notes, progress)
     rollouts = _grouped(rollouts, reader, path, group_size, keep_evaluation)
@@ -206,10 +206,6 @@ def _trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, Rew
             if np.median(error) < 1e-2:  # TRL logs float32, and implementations differ in the epsilon under 1 %
                 return name
     return "other"
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    pass
 
 
 __all__ = ["READERS", "audit", "find_reader", "judge"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from rovrl.errors import RovrlError
 from rovrl.evaluate import show
 from rovrl.evaluate.settings import Decoding
+from rovrl.output.progress import counted, progress_bar
 from rovrl.tasks.catalog import SETS, load
 from rovrl.tasks.data import read_rows
 
@@ -80,16 +81,15 @@ def _evaluate(args: argparse.Namespace) -> int:
     suites = {name: load(name, args.data, args.limit) for name in names}
     out = args.out or Path("runs/eval") / Path(args.models[0]).name
     opened = engine.choose(args.engine)
-    total = sum(map(len, suites.values())) * decoding.samples * max(decoding.runs, len(args.models))
     try:
-        with show.progress("responses", total) as advance:
+        with progress_bar("responses") as progress:
             results = evaluate(
                 args.models,
                 suites,
                 decoding,
                 out,
                 open_engine=lambda model: opened(model, batch=args.batch_size, device=args.device),
-                on_unit=lambda suite, count: advance(count),
+                progress=progress,
             )
     except ValueError as error:
         raise RovrlError(str(error)) from None
@@ -123,8 +123,9 @@ def _check_gold(args: argparse.Namespace) -> int:
     found = {}
     for file in files:
         asked = checks(read_rows(file))
-        with show.progress(file.name, sum(len(check.entries) for check in asked)) as advance:
-            found[str(file)] = [run_check(check, advance) for check in asked]
+        with progress_bar(file.name) as progress:
+            on_done = counted(progress, sum(len(check.entries) for check in asked))
+            found[str(file)] = [run_check(check, on_done) for check in asked]
         if not args.json:
             show.gold_table(str(file), found[str(file)])
     if args.json:

@@ -11,7 +11,8 @@ from rovrl.tasks.answers import final_answer, last_boxed
 from rovrl.tasks.data import Row
 from rovrl.tasks.verify import Verdict, shared_pool
 
-Progress = Callable[[int], object]
+OnDone = Callable[[int], object]
+"""Told how many more entries are judged."""
 
 
 class Check(NamedTuple):
@@ -19,7 +20,7 @@ class Check(NamedTuple):
 
     name: str
     entries: list[tuple[str, str, str]]
-    judge: Callable[[list[tuple[str, str, str]], Progress], list[Verdict]]
+    judge: Callable[[list[tuple[str, str, str]], OnDone], list[Verdict]]
 
 
 def checks(rows: list[Row]) -> list[Check]:
@@ -42,7 +43,7 @@ def checks(rows: list[Row]) -> list[Check]:
     return [check for check in asked if check.entries]
 
 
-def run(check: Check, on_done: Progress = lambda count: None) -> dict[str, Any]:
+def run(check: Check, on_done: OnDone = lambda count: None) -> dict[str, Any]:
     """How many entries of a check came out right, how long it took, and the exceptions with their reason."""
     started = time.perf_counter()
     verdicts = check.judge(check.entries, on_done)
@@ -60,11 +61,11 @@ def run(check: Check, on_done: Progress = lambda count: None) -> dict[str, Any]:
     }
 
 
-def _accepted(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+def _accepted(entries: list[tuple[str, str, str]], on_done: OnDone) -> list[Verdict]:
     return math.verdicts([shown for _, shown, _ in entries], [gold for _, _, gold in entries], on_done=on_done)
 
 
-def _refused(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+def _refused(entries: list[tuple[str, str, str]], on_done: OnDone) -> list[Verdict]:
     found = _accepted(entries, on_done)
     return [
         Verdict(not verdict.accepted, f"accepts {last_boxed(shown)}" if verdict.accepted else "")
@@ -72,13 +73,13 @@ def _refused(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Ver
     ]
 
 
-def _alone(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+def _alone(entries: list[tuple[str, str, str]], on_done: OnDone) -> list[Verdict]:
     """Past the shortcut for equal texts and integers: math-verify itself."""
     pairs = [(final_answer(shown), gold) for _, shown, gold in entries]
     return shared_pool().verify(pairs, on_done=lambda: on_done(1))
 
 
-def _full_score(entries: list[tuple[str, str, str]], on_done: Progress) -> list[Verdict]:
+def _full_score(entries: list[tuple[str, str, str]], on_done: OnDone) -> list[Verdict]:
     verdicts = []
     for _, shown, truth in entries:
         highest = 4.0 if "<tool_call>" in truth else 1.0

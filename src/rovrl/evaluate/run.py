@@ -12,6 +12,7 @@ from rovrl.evaluate.measure import BINARY, MEASURES
 from rovrl.evaluate.settings import Decoding, fingerprint, task_of
 from rovrl.evaluate.statistics import summarize
 from rovrl.evaluate.store import Record, Store, values
+from rovrl.output.progress import Progress, counted, silent
 from rovrl.tasks.catalog import Example
 
 Unit = tuple[int, int]
@@ -25,12 +26,12 @@ def evaluate(
     out: Path,
     *,
     open_engine: Callable[[str], Engine],
-    on_unit: Callable[[str, int], object] = lambda suite, responses: None,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """The results of all suites, also written to `out/results.json`.
 
-    One model is evaluated `decoding.runs` times; several models are independent runs of one method, one each. `on_unit` is
-    told how many responses of a suite became final. A model is loaded only if it has something left to do.
+    One model is evaluated `decoding.runs` times; several models are independent runs of one method, one each. `progress`
+    counts final responses. A model is loaded only if it has something left to do.
     """
     if len(models) > 1 and decoding.runs > 1:
         raise ValueError(f"{len(models)} models are {len(models)} runs already: leave runs at 1, not {decoding.runs}")
@@ -43,8 +44,10 @@ def evaluate(
     try:
         results: dict[str, Any] = {"settings": settings, "suites": {}}
         engines = _Engines(models, open_engine)
+        responses = sum(map(len, suites.values())) * decoding.samples * max(decoding.runs, engines.count)
+        more = counted(progress, responses)
         for suite, examples in suites.items():
-            results["suites"][suite] = _suite(store, engines, suite, examples, decoding, on_unit)
+            results["suites"][suite] = _suite(store, engines, suite, examples, decoding, more)
             store.write_results(results)
         return results
     finally:
@@ -57,7 +60,7 @@ def _suite(
     suite: str,
     examples: list[Example],
     decoding: Decoding,
-    on_unit: Callable[[str, int], object],
+    more: Callable[[int], None],
 ) -> dict[str, Any]:
     done = store.finished(suite, decoding.chunk, len(examples), decoding.samples)
     runs = max(engines.count, decoding.runs)
@@ -66,7 +69,7 @@ def _suite(
         if key not in done:
             done[key] = _unit(engines.of(key[0]), suite, examples, decoding, key)
             store.append(suite, done[key])
-        on_unit(suite, len(done[key]))
+        more(len(done[key]))
     return _summary(suite, [record for key in units for record in done[key]])
 
 

@@ -1,9 +1,7 @@
-"""Results for a reader: tables in the terminal and a progress bar that says how long is left."""
+"""Results for a reader: tables in the terminal."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from rovrl.errors import require
@@ -60,24 +58,6 @@ def gold_table(path: str, lines: list[dict[str, Any]]) -> None:
     for line in lines:
         for name, answer, reason in line["exceptions"]:
             print(f"  {line['check']}: not {name} ({answer!r}): {reason}")
-
-
-@contextlib.contextmanager
-def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error with count, rate and time left; gives the function that moves it."""
-    bars = require("rich.progress", extra="tasks")
-    console = require("rich.console", extra="tasks").Console(stderr=True)
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-    )
-    with bars.Progress(*columns, console=console) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda count: bar.advance(task, count)
 
 
 def _table(*columns: str) -> Any:

@@ -19,6 +19,7 @@ from rovrl.lab.models.worlds import WORLDS
 from rovrl.lab.pool import Order, run_all
 from rovrl.lab.rewards import KINDS
 from rovrl.output.files import write_json
+from rovrl.output.progress import progress_bar
 
 RUNS = Path("runs")
 DEFAULT_METHODS = "gspo,rovr-gspo"
@@ -133,17 +134,12 @@ def preamble(job: Job) -> list[str]:
 def starting_model(job: Job) -> Path:
     """The model of the job's world from the cache, or made now with a bar that says how long it takes."""
     import torch
-    from rich.console import Console
-    from rich.progress import Progress
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one thread: the same weights on every machine with the same torch
     try:
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            bar = progress.add_task("warming up (once; later runs take it from the cache)", total=None, visible=False)
-            return job.world.model(
-                job.warm_up, lambda done, total: progress.update(bar, completed=done, total=total, visible=True)
-            )
+        with progress_bar("warming up (once; later runs take it from the cache)") as progress:
+            return job.world.model(job.warm_up, progress)
     finally:
         torch.set_num_threads(threads)
 

@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rovrl.errors import RovrlError, require
+from rovrl.errors import RovrlError
 from rovrl.lab.job import Job, finished, prepare
 from rovrl.output.files import read_lines
+from rovrl.output.progress import bars
 
 
 class Order(NamedTuple):
@@ -172,31 +173,8 @@ class _Lines:
 
 @contextmanager
 def _display(orders: Sequence[Order], title: str) -> Iterator[_Bars | _Lines]:
-    if not sys.stdout.isatty():
-        yield _Lines()
-        return
-    require("rich", extra="train")
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("so far"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, speed_estimate_period=60) as progress:
-        yield _Bars(progress, orders, title)
+    with bars(sys.stdout) as progress:
+        yield _Lines() if progress is None else _Bars(progress, orders, title)
 
 
 def _steps_done(order: Order) -> int:

@@ -23,6 +23,7 @@ from rovrl.audit.read.rows import Notes
 from rovrl.audit.read.tables import pa
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.output.files import write_text
+from rovrl.output.progress import silent
 
 
 def codes(run: Run, channel: RewardChannel = RewardChannel(), ratio: RatioChannel = RatioChannel()) -> set[str]:  # noqa: B008 - frozen
@@ -43,7 +44,7 @@ def codes(run: Run, channel: RewardChannel = RewardChannel(), ratio: RatioChanne
         row=np.arange(groups * GROUP),
         notes=Notes(),
     )
-    table, _ = group_table(rollouts, channel, lambda *_: None)
+    table, _ = group_table(rollouts, channel, silent)
     return {
         finding.code for finding in findings(Evidence(rollouts, table, _ratio_table(run, ratio), (0, 0)), thresholds())
     }

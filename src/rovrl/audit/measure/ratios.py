@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rovrl.audit.read.rollouts import Progress, Rollouts
+from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.config import RatioChannel
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.output.progress import Progress
 from rovrl.weight import gspo_mean, soft_rovr
 
 BURST_TIMES = 20.0
@@ -82,14 +83,14 @@ def ratio_table(
     nonfinite = 0
     want = frozenset({"reward", "advantage", "tokens"})
     for number, file in enumerate(rollouts.files):
-        progress("token log-ratios", number, len(rollouts.files))
+        progress(number, len(rollouts.files), "token log-ratios")
         for chunk in reader.chunks(file, want, Notes()):
             if chunk.log_ratios is None:
                 continue
             part, bad = _one_chunk(chunk, find, number, grpo, channel, band)
             nonfinite += bad
             parts.append(part)
-    progress("token log-ratios", len(rollouts.files), len(rollouts.files))
+    progress(len(rollouts.files), len(rollouts.files), "token log-ratios")
     parts = [part for part in parts if len(part["mean"])]
     if not parts:
         return None

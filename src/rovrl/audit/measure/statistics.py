@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from rovrl.audit.measure import dominance
 from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
-from rovrl.audit.read.rollouts import Progress, Rollouts
+from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
 from rovrl.credit import GRPO_EPSILON, METHODS, partition
 from rovrl.diagnostics import contrast
+from rovrl.output.progress import Progress
 from rovrl.robust.location import rovr_parts
 
 SIGN_TOLERANCE = 1e-9
@@ -104,7 +105,7 @@ def group_table(
         _dominance(table, groups, rewards, trim, spread[groups], rollouts.step, channels)
         _flips(table, groups, rewards)
         done += len(groups)
-        progress("group statistics", done, rollouts.groups)
+        progress(done, rollouts.groups, "group statistics")
     return table, channels
 
 

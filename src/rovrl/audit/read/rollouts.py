@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.tables import pa, pc
+from rovrl.output.progress import Progress
 
-Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many units are done, and how many there are."""
 
 
@@ -76,12 +75,12 @@ def load(reader: Reader, files: list[Path], want: frozenset[str], notes: Notes, 
     total = sum(_bytes(file) for file in files)
     done = 0
     for number, file in enumerate(files):
-        progress("reading", done, total)
+        progress(done, total, "reading")
         gathered.new_file()
         for chunk in reader.chunks(file, want, notes):
             gathered.add(chunk, number, notes)
         done += _bytes(file)
-    progress("reading", total, total)
+    progress(total, total, "reading")
     return gathered.finish(reader, files, notes)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import torch
 
 from rovrl.errors import RovrlError, require
 from rovrl.lab.models.cache import cached
+from rovrl.output.progress import Progress, silent
 from rovrl.tasks import arithmetic
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class WarmUp:
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def warmed_up(recipe: WarmUp, cache: Path | None = None, progress: Callable[[int, int], None] | None = None) -> Path:
+def warmed_up(recipe: WarmUp, cache: Path | None = None, progress: Progress = silent) -> Path:
     """The directory of the warmed-up model and tokenizer, built first where the cache has no intact copy.
 
     `progress(step, steps)` is called only while building.
@@ -54,7 +54,7 @@ def warmed_up(recipe: WarmUp, cache: Path | None = None, progress: Callable[[int
     return cached(f"warm-up-{recipe.key()}", lambda place: _save(train(recipe, progress), place), cache)
 
 
-def train(recipe: WarmUp, progress: Callable[[int, int], None] | None = None) -> Qwen3ForCausalLM:
+def train(recipe: WarmUp, progress: Progress = silent) -> Qwen3ForCausalLM:
     """A fresh model after `recipe.steps` pages of the textbook; the same recipe gives the same weights on one thread."""
     rng = random.Random(recipe.seed)
     with torch.random.fork_rng(devices=[]):
@@ -71,8 +71,7 @@ def train(recipe: WarmUp, progress: Callable[[int, int], None] | None = None) ->
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if progress:
-            progress(step + 1, recipe.steps)
+        progress(step + 1, recipe.steps)
     return model
 
 
