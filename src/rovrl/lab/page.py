@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rovrl.lab.job import finished, versions
 from rovrl.lab.pool import Order
 from rovrl.output.chart import STYLE, Series, line_chart, smoothed
 from rovrl.output.files import read_lines, write_text
+from rovrl.output.html import Html, element, joined, page, table
 from rovrl.records import read_steps
 
 CSS = (
@@ -34,21 +34,19 @@ def write_page(out: Path, orders: Sequence[Order], rows: Sequence[Row], comparis
 
     job = orders[0].job
     parts = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>rovrl train</title>",
-        "<meta name='viewport' content='width=device-width,initial-scale=1'>",
-        f"<style>{CSS}</style></head><body><h1>rovrl train</h1>",
-        f"<p><code>{escape(command())}</code></p>",
-        "<div class='planted'>" + "".join(f"<p>{escape(line)}</p>" for line in preamble(job)) + "</div>",
-        _table(rows),
+        element("h1", "rovrl train"),
+        element("p", element("code", command())),
+        element("div", *(element("p", line) for line in preamble(job)), class_="planted"),
+        _accuracy(rows),
         _comparisons(comparisons),
         *_figures(orders, rows),
         _samples(orders),
-        "<p><small>" + escape(", ".join(f"{k} {v}" for k, v in versions().items())) + "</small></p></body></html>\n",
+        element("p", element("small", ", ".join(f"{k} {v}" for k, v in versions().items()))),
     ]
-    return write_text(out / "index.html", "\n".join(parts))
+    return write_text(out / "index.html", page("rovrl train", CSS, parts))
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _accuracy(rows: Sequence[Row]) -> Html:
     seeds = ", ".join(map(str, rows[0].seeds))
     head = ("method", "before, %", "after, %", "sd of seeds", f"minus {title(rows[0].method)}, points")
     body = [
@@ -64,23 +62,17 @@ def _table(rows: Sequence[Row]) -> str:
     note = f"Greedy accuracy on the held-out problems with 95 % intervals; seeds {seeds}."
     if len(rows[0].seeds) == 1:
         note += " One seed: the intervals hold the choice of problems, not the spread between runs."
-    return f"<h2>Accuracy</h2>{_html_table(head, body)}<p><small>{escape(note)}</small></p>"
+    return joined([element("h2", "Accuracy"), table(head, body), element("p", element("small", note))])
 
 
-def _comparisons(comparisons: Sequence[Comparison]) -> str:
+def _comparisons(comparisons: Sequence[Comparison]) -> Html:
     if len(comparisons) < 2:
-        return ""
+        return Html()
     body = [(f"{title(c.ours)} minus {title(c.theirs)}", points(c.difference)) for c in comparisons]
-    return f"<h2>All pairs</h2>{_html_table(('difference', 'points, paired bootstrap'), body)}"
+    return joined([element("h2", "All pairs"), table(("difference", "points, paired bootstrap"), body)])
 
 
-def _html_table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    cells = "".join(f"<th>{escape(word)}</th>" for word in head)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
-    return f"<div class='scroll'><table><thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table></div>"
-
-
-def _figures(orders: Sequence[Order], rows: Sequence[Row]) -> Iterator[str]:
+def _figures(orders: Sequence[Order], rows: Sequence[Row]) -> Iterator[Html]:
     methods = [row.method for row in rows]
     runs = {method: [o for o in orders if o.job.method == method] for method in methods}
     yield _figure(
@@ -107,8 +99,8 @@ DIAGNOSTICS = (
 )  # fmt: skip
 
 
-def _figure(heading: str, text: str, chart: str) -> str:
-    return f"<figure><figcaption>{escape(heading)}</figcaption><p>{escape(text)}</p>{chart}</figure>"
+def _figure(heading: str, text: str, chart: str) -> Html:
+    return element("figure", element("figcaption", heading), element("p", text), Html(chart))
 
 
 def learning_curve(method: str, orders: Sequence[Order]) -> Series:
@@ -162,24 +154,24 @@ def _metric(orders: Sequence[Order], name: str) -> tuple[list[float], list[float
     return [float(s) for s in steps], smoothed([float(np.mean(found[s])) for s in steps], 20)
 
 
-def _samples(orders: Sequence[Order]) -> str:
+def _samples(orders: Sequence[Order]) -> Html:
     """Responses to one prompt of the last recorded generation, per method of the first seed."""
-    parts = ["<h2>Sample responses</h2><p>The last generation's first group.</p>"]
+    parts = [element("h2", "Sample responses"), element("p", "The last generation's first group.")]
     for order in orders:
         if order.job.seed != orders[0].job.seed or not (order.directory / "records").exists():
             continue
-        parts.append(f"<h3>{escape(title(order.job.method))}</h3>{_last_group(order)}")
-    return "".join(parts)
+        parts += [element("h3", title(order.job.method)), _last_group(order)]
+    return joined(parts)
 
 
-def _last_group(order: Order) -> str:
+def _last_group(order: Order) -> Html:
     last: Any = None
     for _, rows in read_steps(
         order.directory, ["group", "prompt", "completion", "reward", "advantage", "contamination"]
     ):
         last = rows
     if last is None:
-        return "<p class='empty'>No records.</p>"
+        return element("p", "No records.", class_="empty")
     rows = last.to_pylist()
     mine = [row for row in rows if row["group"] == rows[0]["group"]][:8]
     head = ("response", "right", "reward", "advantage", "planted")
@@ -193,4 +185,4 @@ def _last_group(order: Order) -> str:
         )
         for row in mine
     ]
-    return _html_table(head, body)
+    return table(head, body)

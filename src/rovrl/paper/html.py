@@ -13,12 +13,16 @@ from typing import Any
 
 from rovrl.errors import RovrlError
 from rovrl.output.files import write_text
+from rovrl.output.html import Html, element, joined
+from rovrl.output.html import page as shell
+from rovrl.output.html import table as html_table
 from rovrl.paper.checking import result
 from rovrl.paper.item import Item, Row, Table
 from rovrl.paper.markdown import verdict
 from rovrl.paper.registry import ITEMS
 from rovrl.paper.store import RESULTS, experiment, load, stem
 
+TITLE = "RoVR-GSPO, reproduced"
 EXAMPLE = """\
 examples:
   rovrl report                                 report.html from the results in results/paper
@@ -57,63 +61,55 @@ def page(results: Path) -> str:
         if item.experiment and item.experiment not in made and (results / item.experiment / "meta.json").exists():
             made[item.experiment] = load(item.experiment, results)
     sections = [section(ITEMS[r["id"]], r, made, results) for r in checked]
-    head = (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>RoVR-GSPO, reproduced</title>"
-        f"<meta name='viewport' content='width=device-width,initial-scale=1'><style>{css}</style></head><body>"
-    )
-    return "\n".join([head, overview(checked), *sections, "</body></html>\n"])
+    return shell(TITLE, css, [overview(checked), *sections])
 
 
-def overview(checked: Sequence[dict[str, Any]]) -> str:
+def overview(checked: Sequence[dict[str, Any]]) -> Html:
     """The heading, the counts, and a line for every label."""
     run = [r for r in checked if r["agrees"] is not None]
     good = sum(r["agrees"] for r in run)
     lines = []
     for r in checked:
-        name = escape(r["id"])
-        stand_in = "stand-in" if r["stand_in"] else ""
-        link = f"<a href='#{stem(name)}'><code>{name}</code></a>"
-        lines.append([link, escape(r["title"]), stand_in, _coloured(r["agrees"], verdict(r))])
-    return (
-        "<h1>RoVR-GSPO, reproduced</h1>"
-        f"<p>{good} of {len(run)} labels agree with the published numbers; {len(checked) - len(run)} need GPUs or were "
+        link = element("a", element("code", r["id"]), href=f"#{stem(r['id'])}")
+        lines.append([link, r["title"], "stand-in" if r["stand_in"] else "", _coloured(r["agrees"], verdict(r))])
+    summary = (
+        f"{good} of {len(run)} labels agree with the published numbers; {len(checked) - len(run)} need GPUs or were "
         "not run. Simulations agree where every cell lies within the Monte Carlo error of both; stand-ins are streams drawn "
-        "to the published facts, or runs of a small model, and agree within 10 % or by direction, as each check says.</p>"
-        + _html_table(["label", "what", "", "agrees"], lines)
+        "to the published facts, or runs of a small model, and agree within 10 % or by direction, as each check says."
     )
+    return joined([element("h1", TITLE), element("p", summary), html_table(["label", "what", "", "agrees"], lines)])
 
 
-def section(item: Item, r: dict[str, Any], made: dict[str, tuple[list[Row], dict[str, Any]]], results: Path) -> str:
+def section(item: Item, r: dict[str, Any], made: dict[str, tuple[list[Row], dict[str, Any]]], results: Path) -> Html:
     """All of one label: stand-in, findings, table, figure, checks, how it was made."""
-    parts = [f"<h2 id='{stem(item.label)}'><code>{escape(item.label)}</code> {escape(item.title)}</h2>"]
+    parts = [element("h2", element("code", item.label), f" {item.title}", id=stem(item.label))]
     word = "" if r["agrees"] is None else "Agrees with the paper: "
-    parts.append(f"<p>{word}{_coloured(r['agrees'], verdict(r))}</p>")
+    parts.append(element("p", word, _coloured(r["agrees"], verdict(r))))
     if item.stand_in:
-        parts.append(f"<p class='stand-in'>Stand-in: {escape(item.stand_in)}.</p>")
+        parts.append(element("p", f"Stand-in: {item.stand_in}.", class_="stand-in"))
     if item.experiment is None:
-        parts.append(f"<p>Published: {escape('; '.join(item.published))}.</p>")
-        parts.append(f"<p>Would be made by: <code>{escape(item.recipe)}</code></p>")
+        parts.append(element("p", f"Published: {'; '.join(item.published)}."))
+        parts.append(element("p", "Would be made by: ", element("code", item.recipe)))
     elif item.experiment not in made:
-        parts.append(f"<p>{escape(r['status'])}.</p>")
+        parts.append(element("p", f"{r['status']}."))
     else:
         rows, meta = made[item.experiment]
-        parts += [f"<p class='finding'>{escape(sentence)}</p>" for sentence in r.get("findings", [])]
+        parts += [element("p", sentence, class_="finding") for sentence in r.get("findings", [])]
         table = experiment(item.experiment).tables(rows).get(item.label)
-        parts.append(_table(table) if table else "")
+        parts.append(_table(table) if table else Html())
         parts.append(_figure(results / item.experiment / f"{stem(item.label)}.svg", item))
         parts += [_checks(r["cells"]), _made(meta)]
-    return f"<section>{''.join(parts)}</section>"
+    return element("section", *parts)
 
 
-def _table(table: Table) -> str:
-    body = [[escape(cell) for cell in line] for line in table.body]
-    return _html_table(table.header, body) + f"<p><small>{escape(table.caption)}</small></p>"
+def _table(table: Table) -> Html:
+    return joined([html_table(table.header, table.body), element("p", element("small", table.caption))])
 
 
-def _figure(path: Path, item: Item) -> str:
+def _figure(path: Path, item: Item) -> Html:
     """The SVG itself, its ids made unique in the page; nothing where there is none."""
     if not path.exists():
-        return ""
+        return Html()
     text = path.read_text("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -121,43 +117,32 @@ def _figure(path: Path, item: Item) -> str:
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r'(href="|url\()#', rf"\1#{name}-", text)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{escape(item.title)}" ', 1)
-    return f"<figure>{text}</figure>"
+    return element("figure", Html(text))
 
 
-def _checks(cells: Sequence[dict[str, Any]]) -> str:
+def _checks(cells: Sequence[dict[str, Any]]) -> Html:
     lines = [
         [
-            escape(c["cell"]) + (f"<br><small>{escape(c['note'])}</small>" if c["note"] else ""),
+            joined([c["cell"], Html("<br>"), element("small", c["note"])]) if c["note"] else c["cell"],
             f"{c['ours']:.5g}",
             f"{c['published']:.5g}",
-            escape(c["tolerance"]),
+            c["tolerance"],
             _coloured(c["agrees"], "yes" if c["agrees"] else "no"),
         ]
         for c in cells
     ]
-    table = _html_table(["cell", "ours", "published", "tolerance", "agrees"], lines)
-    opened = "" if all(c["agrees"] for c in cells) else " open"
-    return f"<details{opened}><summary>{len(cells)} numbers beside the published ones</summary>{table}</details>"
+    shown = html_table(["cell", "ours", "published", "tolerance", "agrees"], lines)
+    summary = element("summary", f"{len(cells)} numbers beside the published ones")
+    return element("details", summary, shown, open="" if all(c["agrees"] for c in cells) else "open")
 
 
-def _made(meta: dict[str, Any]) -> str:
+def _made(meta: dict[str, Any]) -> Html:
     setting = ", ".join(f"{k} {json.dumps(v, ensure_ascii=False)}" for k, v in meta["setting"].items())
     versions = ", ".join(f"{k} {v}" for k, v in meta["versions"].items())
     size = "smoke setting" if meta["smoke"] else "full setting"
-    return (
-        f"<p class='meta'><small><code>{escape(meta['command'])}</code> ({size}, {meta['seconds']:g} s). "
-        f"Setting: {escape(setting)}. Versions: {escape(versions)}.</small></p>"
-    )
+    words = f" ({size}, {meta['seconds']:g} s). Setting: {setting}. Versions: {versions}."
+    return element("p", element("small", element("code", meta["command"]), words), class_="meta")
 
 
-def _coloured(agrees: bool | None, words: str) -> str:
-    kind = {True: "yes", False: "no", None: "none"}[agrees]
-    return f"<span class='{kind}'>{escape(words.replace('**', ''))}</span>"
-
-
-def _html_table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A table that scrolls inside itself on a phone; the cells are HTML already, the head is text."""
-    top = "".join(f"<th>{escape(word)}</th>" for word in head)
-    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in body)
-    table = f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
-    return f"<div class='scroll' tabindex='0'>{table}</div>"
+def _coloured(agrees: bool | None, words: str) -> Html:
+    return element("span", words.replace("**", ""), class_={True: "yes", False: "no", None: "none"}[agrees])

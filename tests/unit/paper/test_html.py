@@ -21,12 +21,12 @@ def text() -> str:
 
 def test_every_label_has_a_section_and_every_figure_and_table_is_in_it(text):
     for label in ITEMS:
-        assert f"<h2 id='{stem(label)}'>" in text
-        assert f"href='#{stem(label)}'" in text
+        assert f'<h2 id="{stem(label)}">' in text
+        assert f'href="#{stem(label)}"' in text
     figures = sorted(RESULTS.glob("*/*.svg"))
     assert len(figures) >= 8
     assert text.count("<svg ") == len(figures)
-    assert text.count("<p class='stand-in'>") == sum(bool(item.stand_in) for item in ITEMS.values())
+    assert text.count('<p class="stand-in">') == sum(bool(item.stand_in) for item in ITEMS.values())
 
 
 def test_nothing_is_fetched_and_nothing_runs(text):
