@@ -13,7 +13,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 import torch
 
 import tiny
-from rovrl.integrations.trl import ROW
+from rovrl.integrations.trl.trainer import ROW
 
 RESPONSES, TOKENS = 48, 12
 
@@ -59,7 +59,7 @@ def main(out: Path) -> None:
     found = {
         "rows": batch[ROW].tolist(),
         "advantages": batch["advantages"].tolist(),
-        "lagged": trainer._lagged.state_dict(),
+        "lagged": trainer.reward_run.state_dict(),
         "log": trainer.state.log_history,
     }
     (out / f"rank{rank}.json").write_text(json.dumps(found))

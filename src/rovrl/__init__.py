@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time each name is imp
     from rovrl.robust.centers import m_center
     from rovrl.robust.location import REFERENCES
     from rovrl.robust.scale import LaggedScale
+    from rovrl.run import RewardRun
     from rovrl.weight import soft_rovr
 
     rovr = REFERENCES["rovr"]
@@ -36,6 +37,7 @@ __all__ = [
     "LaggedScale",
     "RatioChannel",
     "RewardChannel",
+    "RewardRun",
     "RovrlError",
     "baselines",
     "clip_branch",
@@ -61,6 +63,7 @@ _HOMES = {
     "robust.centers": ("m_center",),
     "robust.location": ("REFERENCES",),
     "robust.scale": ("LaggedScale",),
+    "run": ("RewardRun",),
     "weight": ("soft_rovr",),
 }
 """Where each public name lives. `rovrl --help` and `rovrl audit` need no torch, so importing the package brings none."""

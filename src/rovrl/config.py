@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeVar
 
+from rovrl.registry import known_references
+
 ADAPTIVE = "adaptive"
 
 C = TypeVar("C", bound="_Channel")
@@ -89,6 +91,8 @@ class RewardChannel(_Channel):
     "auto" is local unless a block has fewer than four members, then lagged."""
     tie_tolerance: float = 1e-9
     """epsilon_tie, relative to the pooled scale."""
+    reference: str = "rovr"
+    """Which estimator of `rovrl.REFERENCES` the credit is measured from; nu and its source matter for "rovr" alone."""
 
     def __post_init__(self) -> None:
         self._count("num_blocks", 1)
@@ -110,6 +114,8 @@ class RewardChannel(_Channel):
         allowed = '"auto", "local", "lagged" or a finite positive number'
         self._require("scale_source", allowed, named or (_is_number(source) and source > 0))  # pyright: ignore[reportOperatorIssue]
         self._non_negative("tie_tolerance")
+        if self.reference != "rovr":  # checked only then: the settings alone need no torch
+            self._require("reference", f"one of {', '.join(known_references())}", self.reference in known_references())
 
 
 @dataclass(frozen=True)

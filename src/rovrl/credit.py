@@ -6,20 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.config import ADAPTIVE, RewardChannel
-from rovrl.robust.blocks import Blocks, supports_budget
+from rovrl.robust.blocks import Blocks
 from rovrl.robust.kernels import takes_lanes
-from rovrl.robust.location import REFERENCES, rovr_parts, rovr_row_by_row, scale_source
+from rovrl.robust.location import REFERENCES, reference_parts, reference_row_by_row
 from rovrl.robust.spread import spread_of_others, without_each
+from rovrl.scales import ADAPTIVE_FLOOR, ADAPTIVE_LEAST
 
-ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 0.6, 1e-6
-"""credit_bound="adaptive" is 2 spreads (`rovrl.robust.spread`), credit_floor="adaptive" 0.6 of them; neither below 1e-6."""
 GRPO_EPSILON = 1e-6
 """Added to GRPO's standard deviation, and under the root of the center-only variant (sec:reward_contamination)."""
 MAX_LOO_ELEMENTS = 1 << 24
@@ -50,7 +49,7 @@ def credit(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
 
     θ̂_R = RoVR(R),  ŝ_χ = {s_min² + mean_j χ_κ²(R_j - θ̂_R)}^½;  |Â_i| ≤ min{κ/s_min, √G} (eq:credit_global_bound).
     """
-    reference, nu = rovr_parts(rewards, blocks, channel)
+    reference, nu = reference_parts(rewards, blocks, channel)
     if takes_lanes(rewards):
         from rovrl.robust.kernels.references import bounded_rows
 
@@ -67,7 +66,7 @@ def center(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
 
     A robust reference with a raw scale: prop:center_only_impossibility says that it cannot protect the contrast.
     """
-    reference, nu = rovr_parts(rewards, blocks, channel)
+    reference, nu = reference_parts(rewards, blocks, channel)
     residual = _residual(rewards, reference)
     scale = _root_mean_square(residual, GRPO_EPSILON)
     return Credit(residual / scale.unsqueeze(-1), reference, scale, nu)
@@ -103,7 +102,7 @@ def leave_one_out(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel
 
 def _leave_one_out(rewards: Tensor, blocks: Blocks, channel: RewardChannel, floor: Tensor) -> tuple[Tensor, Tensor]:
     rest = without_each(rewards)
-    reference = rovr_row_by_row(rest, blocks, channel)
+    reference = reference_row_by_row(rest, blocks, channel)
     residual = (rest - reference.unsqueeze(-1)).clamp(*_finite_range(rest))
     return reference, _root_mean_square(residual, floor**2)
 
@@ -117,59 +116,6 @@ def _floor_of_others(rewards: Tensor, channel: RewardChannel) -> Tensor:
 
 METHODS: dict[str, Method] = {"grpo": grpo, "center": center, "loo": leave_one_out, "credit": credit}
 """Name -> the formula on finite groups with given blocks; `ADVANTAGES` adds everything around it."""
-
-
-def partition(size: int, channel: RewardChannel, generator: torch.Generator | None = None) -> tuple[Blocks, bool]:
-    """The balanced blocks for groups of `size`, and whether they fell back to one block (alg:rovr_gspo).
-
-    Drawn from the generator, never from the data. The fallback is the global M-center: budgets undeclared, or not
-    supported by this size.
-    """
-    if channel.num_blocks > size:
-        return Blocks.contiguous(size, 1), True
-    if channel.partition == "random":
-        blocks = Blocks.random(size, channel.num_blocks, generator)
-    else:
-        blocks = Blocks.contiguous(size, channel.num_blocks)
-    return guarded(blocks, size, channel)
-
-
-def guarded(blocks: Blocks, size: int, channel: RewardChannel) -> tuple[Blocks, bool]:
-    """`blocks` if they are the declared number and carry the budgets, else one block; and whether that is a fallback."""
-    declared = channel.failure_unit is not None and len(blocks.sizes) == channel.num_blocks
-    if supports_budget(blocks.sizes, size, channel.arbitrary_blocks, channel.replaced_per_block, declared):
-        return blocks, False
-    return Blocks.contiguous(size, 1), True
-
-
-def is_adaptive(channel: RewardChannel) -> bool:
-    """Whether the credit's bound or floor is measured in the spread of the rewards."""
-    return ADAPTIVE in (channel.credit_bound, channel.credit_floor)
-
-
-def needs_scale(channel: RewardChannel, blocks: Blocks) -> bool:
-    """Whether these settings ask for a scale that is not the group's own: lagged, or for adaptive credit."""
-    return is_adaptive(channel) or scale_source(blocks, channel) == "lagged"
-
-
-def resolve(
-    channel: RewardChannel, scale: float, blocks: Blocks | None = None, *, spread: float | None = None
-) -> RewardChannel:
-    """The channel with numbers for what depends on other groups: `scale` for "lagged", `spread` for "adaptive" fields.
-
-    Given the blocks, an "auto" scale source that means "lagged" for them becomes a number as well.
-    """
-    changes: dict[str, float] = {}
-    if spread is None and is_adaptive(channel):
-        raise ValueError("adaptive credit needs the spread of the rewards (rovrl.scales.within_group_spread)")
-    spread = spread or 0.0
-    if channel.credit_bound == ADAPTIVE:
-        changes["credit_bound"] = max(ADAPTIVE_BOUND * spread, ADAPTIVE_LEAST)
-    if channel.credit_floor == ADAPTIVE:
-        changes["credit_floor"] = max(ADAPTIVE_FLOOR * spread, ADAPTIVE_LEAST)
-    if channel.scale_source == "lagged" or (blocks is not None and scale_source(blocks, channel) == "lagged"):
-        changes["scale_source"] = max(scale, channel.scale_floor)
-    return replace(channel, **changes) if changes else channel
 
 
 def _residual(rewards: Tensor, reference: Tensor) -> Tensor:
@@ -194,5 +140,5 @@ def _root_mean_square(u: Tensor, floor: float | Tensor) -> Tensor:
 
 def _number(value: float | str) -> float:
     if isinstance(value, str):
-        raise ValueError(f"an {value!r} setting must be resolved to a number first (rovrl.advantage.resolve)")
+        raise ValueError(f"an {value!r} setting must be resolved to a number first (rovrl.scales.resolve)")
     return value

@@ -44,15 +44,3 @@ def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[in
         if m >= 2:
             groups = (sizes == m).nonzero().squeeze(-1)
             yield m, groups, rows[starts[groups].unsqueeze(-1) + torch.arange(m, device=rows.device)]
-
-
-def group_sizes(group: Tensor, num_groups: int, dense: int | None) -> Tensor:
-    """How many responses each group has."""
-    if dense is not None:
-        return torch.full((num_groups,), dense, device=group.device)
-    return torch.bincount(group, minlength=num_groups)
-
-
-def in_groups(values: Tensor, m: int, index: Tensor | None) -> Tensor:
-    """[g, m]: the values at the index, or all of them in order."""
-    return values.view(-1, m) if index is None else values[index]

@@ -15,7 +15,7 @@ import rovrl
 from rovrl.audit import audit
 from rovrl.audit.show.payload import _one_setting, _ratio_settings
 from rovrl.baselines import ADVANTAGES as PEERS
-from rovrl.credit import partition
+from rovrl.partition import partition
 from rovrl.robust.location import scale_source
 
 CHROMIUM = next(

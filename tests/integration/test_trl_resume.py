@@ -58,7 +58,7 @@ def test_a_resumed_run_ends_bit_for_bit_where_the_whole_one_does(step, whole, tm
     resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
     assert torch.equal(parameters(resumed), parameters(uninterrupted))
     assert curve(resumed) == curve(uninterrupted)
-    assert resumed._lagged.state_dict() == uninterrupted._lagged.state_dict()
+    assert resumed.reward_run.state_dict() == uninterrupted.reward_run.state_dict()
     ours, theirs = dict(read_steps(tmp_path)), dict(read_steps(directory))
     assert sorted(ours) == [n for n in sorted(theirs) if n > step // 2]
     assert all(ours[n].equals(theirs[n]) for n in ours)

@@ -84,7 +84,7 @@ def test_conversations_and_streamed_datasets_train(tmp_path):
     data = IterableDataset.from_generator(stream)
     trainer = tiny.trainer(tmp_path, rewards=reward, train_dataset=data, record_dir=str(records))
     trainer.train()
-    assert trainer._lagged.steps == 1
+    assert trainer.reward_run.step == 1
     [(_, table)] = list(read_steps(records))
     assert set(table["prompt"].to_pylist()) <= {f"{a}+{a}=" for a in range(8)}
 

@@ -11,7 +11,7 @@ import torch
 import rovrl
 import tiny
 from rovrl import RatioChannel, RewardChannel, RovrlError
-from rovrl.integrations.trl import ROW
+from rovrl.integrations.trl.trainer import ROW
 from rovrl.records import read_notes, read_settings, read_steps
 from rovrl.weight import gspo_mean
 
@@ -29,7 +29,7 @@ def logs(trainer, name):
 
 
 def expected(rewards, trainer, channel=None):
-    generator = torch.Generator().manual_seed(trainer.partition_seed())
+    generator = torch.Generator().manual_seed(trainer.reward_run.partition_seed())
     ids = [i // 16 for i in range(len(rewards))]
     return rovrl.grouped_advantages(rewards, ids, channel or RewardChannel(), generator=generator)
 
@@ -185,7 +185,7 @@ def test_evaluation_reads_the_lagged_scale_and_leaves_it(tmp_path):
     channel = {"scale_source": "lagged"}
     trainer = tiny.trainer(tmp_path, max_steps=4, per_device_eval_batch_size=16, reward_channel=channel, **changes)
     trainer.train()
-    assert trainer._lagged.steps == trainer._generation == 2
+    assert trainer.reward_run.step == trainer._generation == 2
     assert len(logs(trainer, "eval_rovr/fallback_rate")) == 4
     assert len(logs(trainer, "rovr/fallback_rate")) == 2  # evaluation has metrics of its own
     assert logs(trainer, "rovr/scale_is_local") == [0.0, 0.0]

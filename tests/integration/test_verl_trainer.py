@@ -51,7 +51,11 @@ def test_a_worker_killed_on_two_ranks_ends_the_run_and_resuming_goes_on_with_the
     assert [line["step"] for line in after] == [1, 2, 3, 4]
     assert after[:2] == before[:2]
     # the scale in use at step 3 is the average after step 2, although step 3 had been begun once before
-    assert after[2]["rovr/lagged_scale"] == before[2]["rovr/lagged_scale"] == before[1]["lagged"]["value"]
+    assert (
+        after[2]["rovr/lagged_scale"]
+        == before[2]["rovr/lagged_scale"]
+        == before[1]["state"]["memory"][0]["scales"]["value"]
+    )
     assert after[2]["seed"] == before[2]["seed"]
     _healthy(resumed, steps=[3, 4])
     assert any(name.startswith("val-core/") for name in resumed.metrics()[4])

@@ -329,3 +329,94 @@ def test_one_bad_shape_or_name_is_refused_with_what_is_allowed():
 
 def test_no_responses_have_no_advantages():
     assert rovrl.grouped_advantages(torch.zeros(0), [], RewardChannel()).shape == (0,)
+
+
+def several():
+    """Rewards of three functions for three groups of twelve, and their ids."""
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(36, 3, generator=generator, dtype=torch.float64), [i // 12 for i in range(36)]
+
+
+def test_several_reward_functions_get_the_weighted_sum_of_their_credits():
+    rewards, ids = several()
+    weights = [1.0, 0.5, -2.0]
+    parts = [rovrl.grouped_advantages(rewards[:, k], ids) for k in range(3)]
+    expected = sum(weight * part for weight, part in zip(weights, parts, strict=True))
+    torch.testing.assert_close(rovrl.grouped_advantages(rewards, ids, weights=weights), expected)
+    info = rovrl.explain(rewards, ids, weights=torch.tensor(weights))
+    assert len(info.parts) == 3
+    torch.testing.assert_close(info.reference, sum(w * p.reference for w, p in zip(weights, info.parts, strict=True)))
+
+
+def test_a_function_that_did_not_score_a_response_adds_nothing_to_it_and_changes_no_other_function():
+    rewards, ids = several()
+    gap = [[None if (i, k) == (5, 1) else float(rewards[i, k]) for k in range(3)] for i in range(36)]
+    info = rovrl.explain(gap, ids, weights=[1, 1, 1])
+    whole = rovrl.explain(rewards, ids, weights=[1, 1, 1])
+    torch.testing.assert_close(info.advantages[5], (whole.parts[0].advantages + whole.parts[2].advantages)[5])
+    assert bool(info.finite.all())
+    assert info.parts[1].finite_size.tolist() == [11, 12, 12]
+    assert torch.equal(info.advantages[12:], whole.advantages[12:])
+
+
+def test_a_response_that_no_function_scored_is_unscored_and_tied_means_that_no_function_sees_a_contrast():
+    rewards, ids = several()
+    rewards[5] = float("nan")
+    rewards[12:24] = 1.0
+    rewards[24:, 0] = 1.0
+    info = rovrl.explain(rewards, ids, weights=[1, 1, 1])
+    assert info.finite.tolist() == [i != 5 for i in range(36)]
+    assert info.finite_size.tolist() == [11, 12, 12]
+    assert info.tied.tolist() == [False, True, False]
+    assert info.advantages[5] == 0
+    assert bool((info.advantages[12:24] == 0).all())
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, float("nan")], []])
+def test_weights_that_do_not_fit_the_functions_are_refused(weights):
+    with pytest.raises(ValueError, match="one finite number per reward function"):
+        rovrl.grouped_advantages(*several(), weights=weights)
+
+
+def test_weights_without_functions_and_functions_without_weights_are_refused():
+    rewards, ids = several()
+    with pytest.raises(ValueError, match="weights"):
+        rovrl.grouped_advantages(rewards, ids)
+    with pytest.raises(ValueError, match=r"\[response, function\]"):
+        rovrl.grouped_advantages(rewards[:, 0], ids, weights=[1.0])
+
+
+@pytest.mark.parametrize("name", list(rovrl.REFERENCES))
+@pytest.mark.parametrize("size", [16, 9])
+def test_the_credit_is_measured_from_the_reference_that_the_channel_names(name, size):
+    x = torch.randn(20, size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x[3] = 0.1  # the mean of sixteen tenths is not a tenth
+    channel = RewardChannel(reference=name, replaced_per_block=0)
+    info = explain(x.flatten(), torch.arange(20).repeat_interleave(size), channel)
+    expected = rovrl.REFERENCES[name](x, info.blocks[size], info.channel)
+    torch.testing.assert_close(info.reference, expected)
+    residual = x - expected.unsqueeze(-1)
+    shaped = residual / (1 + residual**2).sqrt()
+    scale = (1e-6 + (shaped**2).mean(-1, keepdim=True)).sqrt()
+    torch.testing.assert_close(rovrl.ADVANTAGES["credit"](x, channel), shaped / scale, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(rovrl.ADVANTAGES["credit"](x, channel).flatten(), info.advantages)
+    for method in ("credit", "center", "loo"):
+        assert bool((rovrl.ADVANTAGES[method](x, channel)[3] == 0).all())
+
+
+@pytest.mark.parametrize("name", list(rovrl.REFERENCES))
+def test_leave_one_out_takes_the_named_reference_of_the_others(name):
+    x = torch.randn(6, 13, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    channel = RewardChannel(reference=name, partition="contiguous", scale_source="local")
+    for i in range(13):
+        others = torch.cat((x[:, :i], x[:, i + 1 :]), -1)
+        reference = rovrl.REFERENCES[name](others, rovrl.Blocks.contiguous(12, 3), channel)
+        scale = (1e-6 + ((others - reference.unsqueeze(-1)) ** 2).mean(-1)).sqrt()
+        torch.testing.assert_close(rovrl.ADVANTAGES["loo"](x, channel)[:, i], (x[:, i] - reference) / scale)
+
+
+def test_an_unknown_reference_is_refused_with_the_known_ones():
+    with pytest.raises(
+        ValueError, match="reference must be one of mean, global_m, mom, vrmom, robust_mom, rovr, not 'median'"
+    ):
+        RewardChannel(reference="median")

@@ -29,7 +29,7 @@ HEAVY = [
     "rich",
 ]
 PUBLIC = [
-    "RewardChannel", "RatioChannel", "Blocks", "m_center", "REFERENCES", "rovr", "soft_rovr", "ADVANTAGES",
+    "RewardChannel", "RatioChannel", "RewardRun", "Blocks", "m_center", "REFERENCES", "rovr", "soft_rovr", "ADVANTAGES",
     "grouped_advantages", "clipped_objective", "clip_branch", "contrast", "guarantees",
 ]  # fmt: skip
 

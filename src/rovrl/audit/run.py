@@ -28,9 +28,10 @@ from rovrl.audit.read.verl import VerlReader
 from rovrl.audit.result import AuditResult
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import GRPO_EPSILON, METHODS, partition
+from rovrl.credit import GRPO_EPSILON, METHODS
 from rovrl.errors import RovrlError
 from rovrl.output.progress import Progress, silent
+from rovrl.partition import partition
 
 READERS = {"records": RecordReader, "trl": TrlReader, "verl": VerlReader, "table": TableReader}
 """Kinds of dumps, in the order in which they are tried."""

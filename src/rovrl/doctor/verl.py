@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.config import RewardChannel
-from rovrl.credit import partition
 from rovrl.doctor.cli import Finding
 from rovrl.doctor.presence import installation, workers
 from rovrl.errors import RovrlError, require
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.partition import partition
 
 ACTOR = "actor_rollout_ref.actor"
 TARGET = "rovrl.integrations.verl.RoVRPolicyLossConfig"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -10,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.config import RewardChannel
+from rovrl.registry import REFERENCES, Reference
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.centers import sandwich_scale
 from rovrl.robust.correction import hard_correction, soft_correction
@@ -19,8 +19,6 @@ from rovrl.robust.solve import m_root, masked_median
 
 SMALL_BLOCK = 4
 """Below this many members a block's own sandwich scale is unstable (the paper: blocks of two or three)."""
-
-Reference = Callable[[Tensor, Blocks, RewardChannel], Tensor]
 
 
 def mean(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
@@ -84,13 +82,29 @@ def _parts(x: Tensor, blocks: Blocks, channel: RewardChannel) -> tuple[Tensor, T
     return _corrected(centers, nu, blocks, channel), nu
 
 
-def rovr_row_by_row(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
-    """The RoVR reference eq:rovr of finite float64 rows, each from nothing but itself.
+def reference_parts(
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """The reference that `channel.reference` names, of finite float64 rows, and its scale ν̂ (0: it has none).
 
-    As `rovr_parts`, except that a "lagged" ν̂ is not pooled over the rows: it is the sandwich scale of the whole row.
+    The reference of equal numbers is that number, also where an estimator is off by rounding.
     """
-    if scale_source(blocks, channel) != "lagged":
-        return rovr_parts(x, blocks, channel)[0]
+    if channel.reference == "rovr":
+        return rovr_parts(x, blocks, channel)
+    constant = (x == x[..., :1]).all(-1)
+    reference = torch.where(constant, x[..., 0], REFERENCES[channel.reference](x, blocks, channel))
+    return reference, torch.zeros_like(reference)
+
+
+def reference_row_by_row(
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+) -> Float[Tensor, "*batch"]:
+    """The reference that `channel.reference` names, of finite float64 rows, each from nothing but itself.
+
+    As `reference_parts`, except that RoVR's "lagged" ν̂ is not pooled over the rows: it is the sandwich scale of the whole row.
+    """
+    if channel.reference != "rovr" or scale_source(blocks, channel) != "lagged":
+        return reference_parts(x, blocks, channel)[0]
     nu = whole_scale(x, channel).clamp(channel.scale_floor, channel.scale_cap)
     return _corrected(block_centers(x, blocks, channel), nu, blocks, channel)
 
@@ -210,5 +224,4 @@ def _in_float64(estimator: Reference) -> Reference:
     return reference
 
 
-REFERENCES: dict[str, Reference] = {f.__name__: _in_float64(f) for f in (mean, global_m, mom, vrmom, robust_mom, rovr)}
-"""Name -> estimator of [..., n] values given blocks and settings -> [...]."""
+REFERENCES.update({f.__name__: _in_float64(f) for f in (mean, global_m, mom, vrmom, robust_mom, rovr)})

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from rovrl.config import RewardChannel
-from rovrl.credit import ADAPTIVE_BOUND, ADAPTIVE_FLOOR
 from rovrl.errors import RovrlError
 from rovrl.output.intervals import shared_draws
 from rovrl.output.progress import progress_bar
+from rovrl.scales import ADAPTIVE_BOUND, ADAPTIVE_FLOOR
 from rovrl.stress.measured import rows_for
 from rovrl.stress.ratios import conditions, draw_positions
 from rovrl.stress.recorded import recorded_steps, reward_groups

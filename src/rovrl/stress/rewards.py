@@ -16,12 +16,14 @@ from torch import Tensor
 
 from rovrl import baselines
 from rovrl.config import RewardChannel
-from rovrl.credit import ADAPTIVE_FLOOR, METHODS, Credit, partition, resolve
+from rovrl.credit import METHODS, Credit
 from rovrl.diagnostics import clean_deviation, contrast_retention, displacement, scale_inflation
 from rovrl.output.intervals import Estimate, bootstrap
+from rovrl.partition import partition
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import pooled_whole_scale
 from rovrl.robust.spread import spread
+from rovrl.scales import ADAPTIVE_FLOOR, resolve
 
 ALPHAS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 MEASURES = ("reference_displacement", "scale_inflation", "contrast_retention", "rms_deviation")

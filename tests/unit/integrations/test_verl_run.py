@@ -37,15 +37,11 @@ def config(directory, **trainer):
 
 def train(run, steps, seed=0):
     """Runs `steps` steps with a scale that grows from step to step; the number filled in at each."""
-    from rovrl.advantage import explain
-
     used = []
     for _ in range(steps):
         number = run.step + 1
         rewards = torch.from_numpy(np.random.default_rng(seed + number).normal(size=12)) * number
-        channel = run.begin_step(CHANNEL, rewards, UIDS)
-        used.append(channel.scale_source)
-        run.end_step(explain(rewards, UIDS, channel, generator=run.generator()), UIDS, torch.ones(12, dtype=torch.bool))
+        used.append(run.explain(CHANNEL, rewards, UIDS).channel.scale_source)
     return used
 
 
@@ -74,22 +70,22 @@ def test_the_partition_of_a_step_is_the_same_after_a_resume_and_another_at_the_n
     train(first, 2)
     checkpoint(tmp_path, 2)
     train(first, 1)
-    seed = first.generator().initial_seed()
+    seed = first.reward_run.partition_seed()
     resumed = Run.of(config(tmp_path).algorithm)
     train(resumed, 1)
-    assert resumed.generator().initial_seed() == seed
+    assert resumed.reward_run.partition_seed() == seed
     train(resumed, 1)
-    assert resumed.generator().initial_seed() != seed
+    assert resumed.reward_run.partition_seed() != seed
 
 
 def test_resuming_by_path_finds_the_state_beside_the_named_checkpoint(tmp_path):
     first = Run.of(config(tmp_path / "old").algorithm)
     train(first, 2)
-    expected = first.lagged.state_dict()
+    expected = first.reward_run.state_dict()
     (tmp_path / "old/global_step_2").mkdir()
     path = str(tmp_path / "old/global_step_2")
     resumed = Run.of(config(tmp_path / "new", resume_mode="resume_path", resume_from_path=path).algorithm)
-    assert resumed.lagged.state_dict() == expected
+    assert resumed.reward_run.state_dict() == expected
     assert len(read_history(tmp_path / "new" / HISTORY)) == 2
 
 
@@ -97,14 +93,14 @@ def test_a_fresh_start_in_a_used_directory_forgets_what_was_there(tmp_path):
     train(Run.of(config(tmp_path).algorithm), 2)
     checkpoint(tmp_path, 2)
     fresh = Run.of(config(tmp_path, resume_mode="disable").algorithm)
-    assert (fresh.step, fresh.lagged.value) == (0, None)
+    assert (fresh.step, fresh.reward_run.state_dict()["memory"]) == (0, [])
     assert read_history(tmp_path / HISTORY) == []
 
 
 def test_a_checkpoint_without_state_starts_the_scale_anew_and_says_so(tmp_path, caplog):
     checkpoint(tmp_path, 4)
     run = Run.of(config(tmp_path).algorithm)
-    assert (run.step, run.lagged.value) == (4, None)
+    assert (run.step, run.reward_run.state_dict()["memory"]) == (4, [])
     assert "says nothing about step 4" in caplog.text
 
 
@@ -114,7 +110,7 @@ def test_a_line_cut_short_by_a_crash_is_left_out(tmp_path):
     with open(tmp_path / HISTORY, "a") as file:
         file.write('{"step": 3, "lag')
     checkpoint(tmp_path, 2)
-    assert Run.of(config(tmp_path).algorithm).lagged.state_dict() == run.lagged.state_dict()
+    assert Run.of(config(tmp_path).algorithm).reward_run.state_dict() == run.reward_run.state_dict()
 
 
 def test_several_updates_per_step_count_as_one_step(tmp_path):
@@ -128,7 +124,7 @@ def test_several_updates_per_step_count_as_one_step(tmp_path):
     assert seen == [1, 1, 2, 2]
     checkpoint(tmp_path, 1)
     resumed = Run.of(OmegaConf.create(OmegaConf.to_container(asynchronous)).algorithm)
-    assert resumed.lagged.state_dict() == read_history(tmp_path / HISTORY)[1]["lagged"]
+    assert resumed.reward_run.state_dict() == read_history(tmp_path / HISTORY)[1]["state"]
 
 
 def test_without_checkpoints_no_file_is_written_and_the_scale_still_lags(tmp_path):
@@ -151,7 +147,7 @@ def test_a_directory_that_cannot_be_written_is_told_and_does_not_stop_the_run(tm
     run = Run.of(config(tmp_path / "file" / "below", resume_mode="disable").algorithm)
     train(run, 1)
     assert "cannot keep the lagged scale" in caplog.text
-    assert run.lagged.value is not None
+    assert run.reward_run.last.lagged_scale is not None
 
 
 def test_a_groups_surplus_rows_are_explained_once(tmp_path, caplog):
@@ -167,7 +163,9 @@ def test_the_history_says_what_the_reward_channel_did(tmp_path):
     line = json.loads((tmp_path / HISTORY).read_text())
     assert line["blocks"] == {"6": [2, 2, 2]}
     assert line["scale_source"] == "lagged"
-    assert line["rovr/lagged_scale"] is None  # there is no earlier step
+    assert line["rovr/lagged_scale"] == line["state"]["memory"][0]["scales"]["value"]  # no earlier step: its own
     assert line["rovr/tied_rate"] == 0
-    assert line["rovr/nu"] == pytest.approx(run.lagged.value)  # of the first step, the batch's own scale
+    assert line["rovr/nu"] == pytest.approx(
+        run.reward_run.last.lagged_scale
+    )  # of the first step, the batch's own scale
     assert verl_run.beside(OmegaConf.create({"a": {"b": 1}, "c": {"d": 2}}).a, "c.d") == 2

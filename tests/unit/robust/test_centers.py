@@ -10,10 +10,9 @@ import reference as ref
 import rovrl
 from rovrl import LaggedScale, RewardChannel
 from rovrl.advantage import explain
-from rovrl.credit import resolve
 from rovrl.robust.centers import m_center, sandwich_scale, smooth_median
 from rovrl.robust.scale import pooled_scale
-from rovrl.scales import channel_for_step, within_group_scale, within_group_spread
+from rovrl.scales import channel_for_step, resolve, within_group_scale, within_group_spread
 from samples import reward_groups
 
 

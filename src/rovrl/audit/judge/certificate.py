@@ -10,7 +10,7 @@ import numpy as np
 from rovrl import guarantees
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.config import RewardChannel
-from rovrl.credit import partition
+from rovrl.partition import partition
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
-from rovrl.credit import needs_scale, partition
+from rovrl.partition import partition
 from rovrl.robust.scale import LaggedScale
-from rovrl.scales import channel_for_step
+from rovrl.scales import channel_for_step, needs_scale
 
 Counts = NDArray[np.int64]
 

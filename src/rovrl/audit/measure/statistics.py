@@ -13,10 +13,11 @@ from rovrl.audit.measure import dominance
 from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
-from rovrl.credit import GRPO_EPSILON, METHODS, partition
+from rovrl.credit import GRPO_EPSILON, METHODS
 from rovrl.diagnostics import contrast
 from rovrl.output.progress import Progress
-from rovrl.robust.location import rovr_parts
+from rovrl.partition import partition
+from rovrl.robust.location import reference_parts
 
 SIGN_TOLERANCE = 1e-9
 """In standard deviations: an advantage this near to 0 has no sign."""
@@ -186,7 +187,7 @@ def _reference(table: GroupTable, groups: Counts, rewards: Array, n: int, channe
     for piece in range(0, len(groups), PIECE):
         part = slice(piece, piece + PIECE)
         with torch.no_grad():
-            reference, nu = rovr_parts(torch.from_numpy(np.ascontiguousarray(rewards[part])), blocks, channel)
+            reference, nu = reference_parts(torch.from_numpy(np.ascontiguousarray(rewards[part])), blocks, channel)
         table.reference[groups[part]] = reference.numpy()
         if nu is not None:
             table.nu[groups[part]] = nu.numpy()

@@ -14,8 +14,9 @@ from rovrl.audit.measure.ratios import weights
 from rovrl.audit.read.rows import Chunk, Notes
 from rovrl.audit.result import AuditResult, plain
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import GRPO_EPSILON, partition
+from rovrl.credit import GRPO_EPSILON
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.partition import partition
 from rovrl.robust.correction import quantile_grid
 from rovrl.robust.location import scale_source
 from rovrl.weight import token_scale

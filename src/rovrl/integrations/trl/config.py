@@ -12,9 +12,10 @@ import torch
 from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
 from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import METHODS, partition
+from rovrl.credit import METHODS
 from rovrl.integrations.trl.installed import GRPOConfig
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.partition import partition
 
 TOKEN_CLIP = 0.2
 """TRL's own epsilon, for token-level losses."""

@@ -12,8 +12,8 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from rovrl.advantage import Explanation
 from rovrl.credit import METHODS
+from rovrl.explanation import Explanation
 from rovrl.records import RecordWriter
 
 
@@ -107,7 +107,7 @@ def responses_of(trainer: Any, rewards: Tensor, labels: Sequence[str], info: Exp
     else:
         has_reference = (info.finite_size >= 2) & (trainer.args.advantage in METHODS)
         reference = torch.where(has_reference, info.reference, torch.nan)
-        notes |= {"partition_seed": trainer.partition_seed(), "scale_source": info.scale_source}
+        notes |= {"partition_seed": trainer.reward_run.partition_seed(), "scale_source": info.scale_source}
         notes["blocks"] = {size: blocks.members for size, blocks in info.blocks.items()}
         notes["reward_channel"] = info.channel.to_dict()
     log = {name: list(trainer._logs[name])[-count:] for name in ("prompt", "completion", "advantages")}

@@ -1,4 +1,4 @@
-"""What of a RoVR run survives a restart: the number of the generation and the running scale of the rewards."""
+"""What of a RoVR run survives a restart: the number of the generation and what the reward channel remembers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rovrl.errors import RovrlError
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.installed import GRPOTrainer
-from rovrl.robust.scale import LaggedScale
+from rovrl.run import RewardRun
 
 STATE_FILE = "rovr_state.json"
 
@@ -19,16 +19,14 @@ logger = logging.getLogger("rovrl")
 
 
 class ResumableTrainer(GRPOTrainer):
-    """GRPOTrainer that counts its generations, keeps the lagged scale, and writes both into its checkpoints.
-
-    The random partition needs no state of its own: its seed is a function of the run's seed and the generation.
-    """
+    """GRPOTrainer that counts its generations, keeps a `RewardRun`, and writes both into its checkpoints."""
 
     args: RoVRConfig
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._lagged = LaggedScale()
+        channel = self.args.reward_settings
+        self.reward_run = None if channel is None else RewardRun(channel, seed=self.args.seed)
         self._generation = 0
         self._before_generation = self._state()
 
@@ -47,16 +45,13 @@ class ResumableTrainer(GRPOTrainer):
         """Whether the responses at hand have been used for the last time."""
         return self._step % self.backward_passes_per_generation == 0
 
-    def partition_seed(self, training: bool = True) -> int:
-        """The seed of this generation's random blocks, the same on every rank and after a resume."""
-        return (self.args.seed * 1_000_003 + self._generation * 2 + training) % 2**63
-
     def _next_generation(self) -> None:
         self._before_generation = self._state()
         self._generation += 1
 
     def _state(self) -> dict[str, Any]:
-        return {"generation": self._generation, "lagged_scale": self._lagged.state_dict()}
+        run = self.reward_run
+        return {"generation": self._generation, "reward_run": None if run is None else run.state_dict()}
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Inside a generation its responses are drawn again after a resume: then the state before them is the right one.
@@ -78,7 +73,8 @@ class ResumableTrainer(GRPOTrainer):
             return
         try:
             state = json.loads(path.read_text())
-            self._lagged.load_state_dict(state["lagged_scale"])
+            if self.reward_run is not None and state["reward_run"] is not None:
+                self.reward_run.load_state_dict(state["reward_run"])
             self._generation, self._step = int(state["generation"]), int(state["backward_passes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RovrlError(f"{path} is damaged ({error}): resume from an earlier checkpoint") from error

@@ -7,7 +7,6 @@ log-ratios l_i is SoftRoVR(l_i), value and gradient. Clipping, aggregation and T
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import deque
 from collections.abc import Sequence
@@ -17,23 +16,27 @@ import torch
 from torch import Tensor
 
 from rovrl import baselines
-from rovrl.advantage import Explanation, explain
 from rovrl.diagnostics import metric
 from rovrl.errors import RovrlError
+from rovrl.explanation import Explanation
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.installed import TESTED_TRL
-from rovrl.integrations.trl.metrics import DISAGREEMENT_LIMIT, RECENT, reward_metrics, weight_metrics
 from rovrl.integrations.trl.records import Recorder, recorder_for, responses_of
 from rovrl.integrations.trl.rewards import RewardTransform, total, transformed
 from rovrl.integrations.trl.state import ResumableTrainer
 from rovrl.loss import MAX_LOG_WEIGHT
-from rovrl.scales import channel_for_step
+from rovrl.metrics import reward_metrics, weight_metrics
+from rovrl.run import RewardRun
 from rovrl.weight import gspo_mean, soft_rovr
 
 __all__ = ["TESTED_TRL", "RewardTransform", "RoVRConfig", "RoVRTrainer"]
 
 WEIGHTS = {"soft_rovr": lambda log_ratios, mask, channel, _: soft_rovr(log_ratios, mask, channel), **baselines.WEIGHTS}
 UNCLIPPED_LOSSES = ("sapo",)
+DISAGREEMENT_LIMIT = 0.5
+"""rovr/weight_disagreement above this is told to the user: the clip no longer sees most of what the policy did."""
+RECENT = 8
+"""Over how many batches it is averaged for that: a single one may lie above in a healthy run."""
 ROW = "rovr_row"  # beside TRL's tensors: which response of the generation a row is, also after TRL's shuffle
 
 logger = logging.getLogger("rovrl")
@@ -68,8 +71,7 @@ class RoVRTrainer(ResumableTrainer):
         _check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.reward_transform = reward_transform
-        self.reward_channel, self.ratio_channel = args.reward_settings, args.ratio_settings
-        self.last_explanation: Explanation | None = None  # of the latest training generation, for callbacks
+        self.ratio_channel = args.ratio_settings
         self._gathered: tuple[Tensor, Sequence[str]] | None = None
         self._weighing: dict[str, Any] | None = None
         self._disagreements: deque[float] = deque(maxlen=RECENT)
@@ -83,6 +85,11 @@ class RoVRTrainer(ResumableTrainer):
             )
 
     # The reward channel
+
+    @property
+    def last_explanation(self) -> Explanation | None:
+        """What the reward channel did to the latest training generation, for callbacks."""
+        return None if self.reward_run is None else self.reward_run.last
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
         try:
@@ -108,30 +115,24 @@ class RoVRTrainer(ResumableTrainer):
         assert self._gathered is not None
         (per_function, labels), self._gathered = self._gathered, None
         rewards = total(per_function, self.reward_weights)
-        info = None if self.reward_channel is None else self._explain(rewards, training)
+        info = None if self.reward_run is None else self._explain(self.reward_run, rewards, training)
         if info is not None:
             self._replace_advantages(info.advantages, output)
         if training:
-            self.last_explanation = info
             output[ROW] = torch.arange(len(rewards), device=output["advantages"].device)[self._own_rows(output)]
             if self._recorder is not None:
                 self._recorder.begin(responses_of(self, rewards, labels, info))
         return output
 
-    def _explain(self, rewards: Tensor, training: bool) -> Explanation:
-        assert self.reward_channel is not None
+    def _explain(self, run: RewardRun, rewards: Tensor, training: bool) -> Explanation:
         group = self.num_generations if training else self.num_generations_eval
         ids = torch.arange(len(rewards)) // int(group or 1)
-        lagged = self._lagged if training else copy.copy(self._lagged)  # evaluation reads the scale and leaves it
-        earlier = copy.copy(lagged)
-        channel = channel_for_step(self.reward_channel, lagged, rewards, ids)
         method = baselines.ADVANTAGES.get(self.args.advantage, self.args.advantage)
-        generator = torch.Generator().manual_seed(self.partition_seed(training))
-        info = explain(rewards, ids, channel, method=method, generator=generator)
-        self._add_metrics(reward_metrics(info, lagged if earlier.value is None else earlier, self.args.advantage))
+        info = (run.explain if training else run.evaluate)(rewards, ids, method=method)
+        self._add_metrics(reward_metrics(info))
         if training:
             blocks = {size: blocks.members for size, blocks in info.blocks.items()}
-            logger.info(f"generation {self._generation}: partition seed {self.partition_seed()}, blocks {blocks}")
+            logger.info(f"generation {self._generation}: partition seed {run.partition_seed()}, blocks {blocks}")
         return info
 
     def _replace_advantages(self, advantages: Tensor, output: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """RoVR-GSPO on verl: the advantage estimator "rovr" and the policy loss "rovr_gspo", registered by importing this module.
 
-verl loads it by itself in every process (see verl_plugin.py). A run needs
+verl loads it by itself in every process (see plugin.py). A run needs
 
     algorithm.adv_estimator=rovr  actor_rollout_ref.actor.policy_loss.loss_mode=rovr_gspo
 
@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rovrl.advantage import explain
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.diagnostics import branch_flips, clip_margin, displacement, metric, weight_disagreement
+from rovrl.diagnostics import metric
 from rovrl.errors import require
 from rovrl.integrations.verl import records as verl_records
 from rovrl.integrations.verl.run import Run
-from rovrl.loss import CLIP_HIGH, CLIP_LOW, clip_branch, clipped_objective
+from rovrl.loss import CLIP_HIGH, CLIP_LOW, clipped_objective
+from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.weight import gspo_mean, soft_rovr
 
 require("verl", extra="verl")
@@ -55,7 +55,7 @@ class RoVRPolicyLossConfig(PolicyLossConfig):
     """verl's PolicyLossConfig with RatioChannel's fields in `rovr`; a wrong field or value is refused at start-up.
 
     With `record_dir` (on a file system that driver and workers share) the token log-ratios of every `record_every`-th
-    step are kept, at most `record_megabytes` per rank; `python -m rovrl.integrations.verl.records` joins them.
+    step are kept, at most `record_megabytes` per rank; `python -m rovrl.records.join` joins them.
     """
 
     loss_mode: str = LOSS
@@ -100,12 +100,10 @@ def rovr_advantages(
     if index is None:
         raise ValueError("adv_estimator=rovr needs the uid of each response's prompt, and the batch has none")
     valid = response_mask.bool().any(-1)
-    rewards = torch.where(valid, token_level_rewards.double().sum(-1), torch.nan)
-    run = Run.of(config)
-    channel = run.begin_step(reward_channel(config), rewards, index)
-    result = explain(rewards, index, channel, generator=run.generator())
-    run.end_step(result, index, valid)
-    advantages = result.advantages.to(token_level_rewards.dtype).unsqueeze(-1) * response_mask
+    rewards, uids = token_level_rewards.double().sum(-1), np.asarray(index, dtype=object)
+    result = Run.of(config).explain(reward_channel(config), rewards[valid], uids[valid.cpu().numpy()])
+    scalars = torch.zeros_like(rewards).masked_scatter(valid, result.advantages)
+    advantages = scalars.to(token_level_rewards.dtype).unsqueeze(-1) * response_mask
     return advantages, advantages
 
 
@@ -161,25 +159,20 @@ def register() -> None:
 def _metrics(
     log_ratios: Tensor, log_weight: Tensor, mask: Tensor, advantages: Tensor, low: float, high: float
 ) -> dict[str, float]:
-    """Means over the responses with a valid token; verl takes the mean over micro-batches and ranks."""
-    rows = mask.any(-1)
-    share = rows.float() / rows.sum().clamp(min=1)
+    """Means over the responses with a valid token; verl takes the mean over micro-batches and ranks.
+
+    verl refuses a number that only some micro-batches have: what says nothing about one is 0 there.
+    """
     mean = gspo_mean(log_ratios, mask)
     advantage = (advantages * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-    branch = clip_branch(log_weight, advantage, low, high)
-    upper, lower = ((branch > 0) * share).sum(), ((branch < 0) * share).sum()
-    values = {
-        "actor/pg_clipfrac": upper + lower,
-        "actor/pg_clipfrac_lower": torch.zeros_like(upper),  # verl's name for the dual clip, which GSPO does not have
-        "actor/ppo_kl": -(log_ratios.sum() / mask.sum().clamp(min=1)),
-        f"actor/{metric('clip_upper')}": upper,
-        f"actor/{metric('clip_lower')}": lower,
-        f"actor/{metric('weight_shift')}": (displacement(log_weight, mean) * share).sum(),
-        f"actor/{metric('weight_disagreement')}": weight_disagreement(log_weight * rows, mean * rows),
-        f"actor/{metric('branch_moved')}": (branch_flips(log_weight, mean, advantage, low, high) * share).sum(),
-        f"actor/{metric('margin')}": (clip_margin(log_weight, low, high) * share).sum(),
+    found = weight_metrics(log_weight, mean, advantage, mask.any(-1), (low, high))
+    ours = dict.fromkeys(map(metric, WEIGHT_METRICS), 0.0) | found
+    return {
+        "actor/pg_clipfrac": ours[metric("clip_upper")] + ours[metric("clip_lower")],
+        "actor/pg_clipfrac_lower": 0.0,  # verl's name for the dual clip, which GSPO does not have
+        "actor/ppo_kl": -float(log_ratios.sum() / mask.sum().clamp(min=1)),
+        **{f"actor/{name}": value for name, value in ours.items()},
     }
-    return dict(zip(values, torch.stack([v.float() for v in values.values()]).tolist(), strict=True))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The reward channel's state in a verl run: the lagged scale, kept beside verl's checkpoints and found again on resume.
+"""The reward channel's state in a verl run: a `RewardRun`, kept beside verl's checkpoints and found again on resume.
 
 verl hands an estimator the `algorithm` section alone, once per step, and no step number. The section knows its parent,
 the whole config: from it comes where checkpoints go and from which one the run resumes, so steps can be counted. After
@@ -8,7 +8,6 @@ goes on with line N, and drops the lines of the steps that are trained again.
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 import os
@@ -17,24 +16,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from rovrl.advantage import Explanation
 from rovrl.config import RewardChannel
-from rovrl.diagnostics import metric
+from rovrl.explanation import Explanation
+from rovrl.groups import Rewards
 from rovrl.integrations.verl import records as verl_records
 from rovrl.robust.blocks import FIXED_SEED
-from rovrl.robust.scale import LaggedScale
-from rovrl.scales import channel_for_step
+from rovrl.run import RewardRun
 
 HISTORY = "rovr_scale.jsonl"
 
 logger = logging.getLogger("rovrl")
 
 
+class VerlRewardRun(RewardRun):
+    """A RewardRun whose partitions are seeded by the number of the call: verl tells an estimator no seed."""
+
+    def partition_seed(self, training: bool = True) -> int:
+        """The seed of this call's random blocks; another at each call, since verl sorts a batch by length."""
+        return FIXED_SEED + self.step - 1
+
+
 class Run:
-    """What one training run remembers from step to step, in the driver's process."""
+    """Where one training run of verl is, in the driver's process: its step, its `reward_run`, its files."""
 
     _latest: Run | None = None
 
@@ -49,15 +53,11 @@ class Run:
 
     def __init__(self, algorithm: Any) -> None:
         self.algorithm = algorithm
-        self.lagged = LaggedScale()
-        self.calls = 0
-        self.in_use = LaggedScale()
-        self.used_lagged = False
+        self.reward_run = VerlRewardRun()
         self.calls_per_step = _calls_per_step(algorithm)
         self.responses = beside(algorithm, "actor_rollout_ref.rollout.n")
         self.records = verl_records.Publisher.of(beside(algorithm, "actor_rollout_ref.actor.policy_loss"))
         self.history: Path | None = None
-        self.first_step = 0
         trainer = beside(algorithm, "trainer")
         if trainer is not None and trainer.get("default_local_dir"):
             checkpoint = resumed_checkpoint(trainer)
@@ -67,55 +67,42 @@ class Run:
     @property
     def step(self) -> int:
         """verl's global step of the current call, from 1; 0 before the first."""
-        return self.first_step + -(-self.calls // self.calls_per_step)
+        return -(-self.reward_run.step // self.calls_per_step)
 
-    def begin_step(self, channel: RewardChannel, rewards: Tensor, uids: Sequence[Any] | np.ndarray) -> RewardChannel:
-        """The settings for this step, with the scale of earlier steps filled in; takes this step's scale in."""
-        self.calls += 1
-        self.in_use = copy.copy(self.lagged)
-        filled = channel_for_step(channel, self.lagged, rewards, uids)
-        self.used_lagged = filled.scale_source != channel.scale_source
-        return filled
-
-    def generator(self) -> torch.Generator:
-        """The random partition's generator: from the step's number, so that a resumed run draws the same.
-
-        A new one at each step: verl sorts a batch by length, and fixed blocks would follow the lengths.
-        """
-        earlier_calls = self.first_step * self.calls_per_step + self.calls - 1
-        return torch.Generator().manual_seed(FIXED_SEED + earlier_calls)
-
-    def end_step(self, result: Explanation, uids: Sequence[Any] | np.ndarray, valid: Tensor) -> None:
-        """Writes the step's line, and what the records need; padding (not `valid`) is no part of the metrics."""
-        if self.responses and int(result.size.max()) > self.responses:
-            self._explain_sessions(int(result.size.max()))
+    def explain(self, channel: RewardChannel, rewards: Rewards, uids: Sequence[Any] | np.ndarray) -> Explanation:
+        """One call of verl's: the advantages by `channel` and what led to them; writes the step's line and records."""
+        self.reward_run.channel = channel
+        result = self.reward_run.explain(rewards, uids)
+        largest = int(result.size.max()) if len(result.size) else 0
+        if self.responses and largest > self.responses:
+            self._explain_sessions(largest)
         if self.history is not None:
             line = {
                 "step": self.step,
-                "lagged": self.lagged.state_dict(),
-                "seed": self.generator().initial_seed(),
+                "state": self.reward_run.state_dict(),
+                "seed": self.reward_run.partition_seed(),
                 "blocks": {size: list(blocks.sizes) for size, blocks in result.blocks.items()},
-                "scale_source": "lagged" if self.used_lagged else result.scale_source,
-                metric("lagged_scale"): self.in_use.value,  # null at the very first step
-                metric("lagged_spread"): self.in_use.spread,
-                **_metrics(result, valid),
+                "scale_source": result.scale_source,
+                **self.reward_run.metrics(),
             }
             _append(self.history, line)
         if self.records is not None:
             self.records.publish(self.step, result, uids)
+        return result
 
     def _open(self, history: Path, checkpoint: Path | None) -> None:
         self.history = history
         lines: list[dict[str, Any]] = []
         if checkpoint is not None:
-            self.first_step = int(checkpoint.name.removeprefix("global_step_"))
-            lines = [line for line in read_history(checkpoint.parent / HISTORY) if line["step"] <= self.first_step]
-            if lines and lines[-1]["step"] == self.first_step:
-                self.lagged.load_state_dict(lines[-1]["lagged"])
-                logger.warning(f"resumed from {checkpoint.name}: the lagged scale is {self.lagged.value}")
+            first_step = int(checkpoint.name.removeprefix("global_step_"))
+            lines = [line for line in read_history(checkpoint.parent / HISTORY) if line["step"] <= first_step]
+            if lines and lines[-1]["step"] == first_step and "state" in lines[-1]:
+                self.reward_run.load_state_dict(lines[-1]["state"])
+                logger.warning(f"resumed from {checkpoint.name}: the reward channel goes on from its step {first_step}")
             else:
+                self.reward_run.step = first_step * self.calls_per_step
                 logger.warning(
-                    f"{checkpoint.parent / HISTORY} says nothing about step {self.first_step}: the lagged scale starts "
+                    f"{checkpoint.parent / HISTORY} says nothing about step {first_step}: the lagged scale starts "
                     "anew from the first batch"
                 )
         _rewrite(history, lines)
@@ -169,23 +156,6 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 def _calls_per_step(algorithm: Any) -> int:
     mode = beside(algorithm, "trainer.v1.trainer_mode")
     return int(beside(algorithm, f"trainer.v1.{mode}.parameter_sync_step") or 1)
-
-
-def _metrics(result: Explanation, valid: Tensor) -> dict[str, float]:
-    if not valid.any():
-        return {}
-    real = result.group[valid].unique()
-    per_group = {
-        "reference_shift": (result.reference - result.mean).abs(),
-        "scale": result.scale,
-        "nu": result.nu,
-        "fallback_rate": result.fallback,
-        "tied_rate": result.tied,
-        "single_rate": result.finite_size < 2,
-    }
-    values = {name: column[real].double().mean() for name, column in per_group.items()}
-    values["nonfinite_rate"] = (~result.finite)[valid].double().mean()
-    return {metric(name): float(value) for name, value in values.items()}
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:

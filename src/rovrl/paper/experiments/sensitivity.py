@@ -10,13 +10,15 @@ from typing import Any
 import torch
 
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import METHODS, partition, resolve
+from rovrl.credit import METHODS
 from rovrl.output.intervals import shared_draws
 from rovrl.paper.experiments import token_stress
 from rovrl.paper.experiments.reward_contamination import stream
 from rovrl.paper.item import Check, Progress, Row, Table
 from rovrl.paper.plot import axes, plain_ticks
+from rovrl.partition import partition
 from rovrl.robust.location import pooled_whole_scale
+from rovrl.scales import resolve
 from rovrl.stress.ratios import Condition, calibrated, draw_positions, stress
 from rovrl.stress.rewards import Contender, measure, summarize
 from rovrl.weight import gspo_mean, soft_rovr

@@ -1,0 +1,87 @@
+"""What the reward channel did to a batch: one record for the log, the audit, the engines; and the sum of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from rovrl.config import RewardChannel
+from rovrl.robust.blocks import Blocks
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the reward channel did to a batch. Groups are numbered in the order in which their ids first appear."""
+
+    advantages: Float[Tensor, " n"]
+    finite: Bool[Tensor, " n"]
+    """Whether a response's reward is a number; if not, it is left out of every statistic and gets advantage 0."""
+    group: Int[Tensor, " n"]
+    size: Int[Tensor, " g"]
+    finite_size: Int[Tensor, " g"]
+    mean: Float[Tensor, " g"]
+    reference: Float[Tensor, " g"]
+    scale: Float[Tensor, " g"]
+    """The divisor of the advantages."""
+    nu: Float[Tensor, " g"]
+    """ν̂ of the reference; 0 where one block, another reference than RoVR or another method needs none."""
+    fallback: Bool[Tensor, " g"]
+    tied: Bool[Tensor, " g"]
+    """Two or more finite rewards, all equal: no signal."""
+    scale_source: str
+    """Where ν̂ came from: "local", "lagged", "pilot", "none"; several joined by "+"."""
+    blocks: dict[int, Blocks]
+    """The partition used for each number of finite responses."""
+    channel: RewardChannel
+    """The settings with every number filled in; with several reward functions each part has its own."""
+    method: str = "credit"
+    lagged_scale: float | None = None
+    """The running scale of earlier steps (on the first step this batch's own); None outside a `RewardRun`."""
+    lagged_spread: float | None = None
+    """The running spread likewise; None where no setting is "adaptive"."""
+    parts: tuple[Explanation, ...] = ()
+    """One explanation per reward function where there are several, else empty."""
+    weights: tuple[float, ...] = ()
+
+    @property
+    def contrast(self) -> Bool[Tensor, " g"]:
+        """Which groups have two or more finite rewards that are not all equal: those that teach something."""
+        return (self.finite_size >= 2) & ~self.tied
+
+
+def weighted_sum(parts: Sequence[Explanation], weights: Sequence[float], channel: RewardChannel) -> Explanation:
+    """The explanation of Σ_k w_k A_k, with one part per reward function k (`channel`: the settings that all had).
+
+    A response without a score of function k has A_k = 0. Per group, mean and reference are weighted sums as well, scale
+    and ν̂ with |w_k|. A group falls back if it does for any function, and is tied if no function sees a contrast in it.
+    """
+    first = parts[0]
+    finite = torch.stack([part.finite for part in parts]).any(0)
+    signed = torch.tensor(weights, dtype=torch.float64, device=first.mean.device)
+    tied = torch.stack([part.tied for part in parts]).any(0) & ~torch.stack([part.contrast for part in parts]).any(0)
+    return replace(
+        first,
+        advantages=_sum(parts, "advantages", signed).to(first.advantages.dtype),
+        finite=finite,
+        finite_size=torch.bincount(first.group[finite], minlength=len(first.size)),
+        mean=_sum(parts, "mean", signed),
+        reference=_sum(parts, "reference", signed),
+        scale=_sum(parts, "scale", signed.abs()),
+        nu=_sum(parts, "nu", signed.abs()),
+        fallback=torch.stack([part.fallback for part in parts]).any(0),
+        tied=tied,
+        scale_source="+".join(sorted({name for part in parts for name in part.scale_source.split("+")})),
+        blocks={size: blocks for part in parts for size, blocks in part.blocks.items()},
+        channel=channel,
+        parts=tuple(parts),
+        weights=tuple(float(weight) for weight in weights),
+    )
+
+
+def _sum(parts: Sequence[Explanation], name: str, weights: Tensor) -> Tensor:
+    columns = torch.stack([getattr(part, name).double() for part in parts])
+    return (weights.unsqueeze(-1) * columns).sum(0)

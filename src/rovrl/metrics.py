@@ -1,0 +1,118 @@
+"""The numbers that a run logs, computed once for all engines; `rovrl.diagnostics.METRICS` names, docs/metrics.md explains them.
+
+Groups "with contrast" have two or more finite rewards that are not all equal. Means over groups are over these: the others
+have advantage 0, and a divisor that is the floor says nothing about the rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rovrl.diagnostics import METRICS, branch_flips, clip_margin, metric
+from rovrl.explanation import Explanation
+from rovrl.loss import clip_branch
+
+MOVED = 1e-5
+"""Mean |log weight| below which the policy has not moved: it is rounding, a thirtieth of GSPO's clip band at most."""
+SATURATED = 0.9
+ROBUST = ("credit", "center", "loo")
+"""The methods with a reference and a divisor of their own to speak of."""
+
+WEIGHT_METRICS = ("weight_shift", "weight_disagreement", "clip_upper", "clip_lower", "branch_moved", "margin")
+"""The names that `weight_metrics` fills."""
+
+
+def reward_metrics(info: Explanation) -> dict[str, float]:
+    """What the reward channel did to one gathered batch, `rovr/<name>` -> value; a mean over nothing is left out.
+
+    With several reward functions each value is the mean over the functions that have one, weighted by |w_k|.
+    """
+    if info.parts:
+        return _weighted([reward_metrics(part) for part in info.parts], [abs(weight) for weight in info.weights])
+    found = {
+        "fallback_rate": _mean(info.fallback[info.finite_size >= 2]),
+        "tied_rate": _mean(info.tied),
+        "nonfinite_rate": _mean(~info.finite),
+        "single_rate": _mean(info.finite_size < 2),
+        "lagged_scale": info.lagged_scale,
+        "lagged_spread": info.lagged_spread,
+    }
+    if info.method in ROBUST:
+        found |= _reference_metrics(info)
+    if info.method == "credit":
+        found |= _credit_metrics(info)
+    return {metric(name): float(value) for name, value in found.items() if value is not None and value == value}
+
+
+def _reference_metrics(info: Explanation) -> dict[str, float]:
+    has_scale = info.contrast & (info.nu > 0)
+    found = {
+        "reference_shift": _mean((info.reference - info.mean).abs()[info.contrast]),
+        "scale": _mean(info.scale[info.contrast]),
+        "nu": _mean(info.nu[has_scale]),
+    }
+    return found | ({"scale_is_local": float(info.scale_source == "local")} if has_scale.any() else {})
+
+
+def _credit_metrics(info: Explanation) -> dict[str, float]:
+    bound, floor = info.channel.credit_bound, info.channel.credit_floor
+    if isinstance(bound, str) or isinstance(floor, str):  # adaptive, and no group to measure
+        return {}
+    shaped = (info.advantages.double() * info.scale[info.group]).abs()
+    counted = info.finite & info.contrast[info.group]
+    return {
+        "credit_bound": bound,
+        "credit_floor": floor,
+        "saturation": _mean((shaped > SATURATED * bound)[counted]),
+    }
+
+
+def weight_metrics(
+    log_weight: Tensor,
+    mean: Tensor,
+    advantage: Tensor,
+    rows: Tensor,
+    clip: tuple[float, float] | None,
+    reduce: Callable[[Tensor], Tensor] = lambda sums: sums,
+) -> dict[str, float]:
+    """What the ratio channel did to one batch of responses, `rovr/<name>` -> value; `reduce` sums a tensor over all ranks.
+
+    Means over the responses that have tokens (`rows`). `clip` is (low, high), None for a loss without clip branches. Without
+    such responses nothing is said, and without movement (`MOVED`) no weight_disagreement.
+    """
+    log_weight, mean, advantage = (x.detach()[rows] for x in (log_weight, mean, advantage))
+    log_weight, mean = log_weight.double(), mean.double()
+    parts = {"count": torch.ones_like(mean), "weight_shift": (log_weight - mean).abs(), "moved": mean.abs()}
+    if clip is not None:
+        branch = clip_branch(log_weight, advantage, *clip)
+        parts["clip_upper"], parts["clip_lower"] = branch > 0, branch < 0
+        parts["branch_moved"] = branch_flips(log_weight, mean, advantage, *clip)
+        parts["margin"] = clip_margin(log_weight, *clip)
+    # float32: the sums of a batch keep seven digits, and not every device reduces float64
+    sums = reduce(torch.stack([part.sum().float() for part in parts.values()])).tolist()
+    total = dict(zip(parts, sums, strict=True))
+    count, moved = total.pop("count"), total.pop("moved")
+    if count == 0:
+        return {}
+    found = {name: value / count for name, value in total.items()}
+    if moved > MOVED * count:
+        found["weight_disagreement"] = total["weight_shift"] / moved
+    return {metric(name): value for name, value in found.items()}
+
+
+def _weighted(found: list[dict[str, float]], weights: list[float]) -> dict[str, float]:
+    result = {}
+    for name in map(metric, METRICS):
+        pairs = [(metrics[name], weight) for metrics, weight in zip(found, weights, strict=True) if name in metrics]
+        total = math.fsum(weight for _, weight in pairs)
+        if total > 0:
+            result[name] = math.fsum(value * weight for value, weight in pairs) / total
+    return result
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean()) if values.numel() else math.nan

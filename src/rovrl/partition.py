@@ -1,0 +1,57 @@
+"""Which responses form the blocks of a group, and when the group falls back to one block (alg:rovr_gspo)."""
+
+from __future__ import annotations
+
+import torch
+
+from rovrl.config import RewardChannel
+from rovrl.robust.blocks import Blocks, supports_budget
+
+Partition = tuple[Blocks, bool]
+"""Blocks, and whether they are the fallback to a single one."""
+
+
+def partition(size: int, channel: RewardChannel, generator: torch.Generator | None = None) -> Partition:
+    """The balanced blocks for groups of `size`, and whether they fell back to one block (alg:rovr_gspo).
+
+    Drawn from the generator, never from the data. The fallback is the global M-center: budgets undeclared, or not
+    supported by this size.
+    """
+    if channel.num_blocks > size:
+        return Blocks.contiguous(size, 1), True
+    if channel.partition == "random":
+        blocks = Blocks.random(size, channel.num_blocks, generator)
+    else:
+        blocks = Blocks.contiguous(size, channel.num_blocks)
+    return guarded(blocks, size, channel)
+
+
+def guarded(blocks: Blocks, size: int, channel: RewardChannel) -> Partition:
+    """`blocks` if they are the declared number and carry the budgets, else one block; and whether that is a fallback."""
+    declared = channel.failure_unit is not None and len(blocks.sizes) == channel.num_blocks
+    if supports_budget(blocks.sizes, size, channel.arbitrary_blocks, channel.replaced_per_block, declared):
+        return blocks, False
+    return Blocks.contiguous(size, 1), True
+
+
+class Partitions(dict[int, Partition]):
+    """Number of responses -> their partition, drawn from the generator when first asked for, then the same for all groups."""
+
+    def __init__(self, channel: RewardChannel, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.channel, self.generator = channel, generator
+
+    def __missing__(self, size: int) -> Partition:
+        self[size] = partition(size, self.channel, self.generator)
+        return self[size]
+
+
+class GivenBlocks(Partitions):
+    """The caller's blocks for groups of just that many responses; the fallback for a group that lost a member."""
+
+    def __init__(self, channel: RewardChannel, blocks: Blocks) -> None:
+        super().__init__(channel)
+        self[blocks.n] = guarded(blocks, blocks.n, channel)
+
+    def __missing__(self, size: int) -> Partition:
+        return Blocks.contiguous(size, 1), True

@@ -1,0 +1,167 @@
+"""What a training loop carries from step to step, whatever the engine: one `RewardRun` per run.
+
+run = rovrl.RewardRun(rovrl.RewardChannel(), seed=0)
+advantages = run.advantages(rewards, group_ids)      # once per step
+log(run.metrics())
+checkpoint["rovr"] = run.state_dict()                # and run.load_state_dict(...) after a restart
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rovrl.advantage import Advantage, by_function, explain_groups
+from rovrl.config import RewardChannel
+from rovrl.explanation import Explanation, weighted_sum
+from rovrl.groups import GroupIds, Rewards
+from rovrl.metrics import reward_metrics
+from rovrl.partition import Partitions
+from rovrl.robust.scale import LaggedScale
+from rovrl.scales import channel_for_step
+
+
+@dataclass
+class Memory:
+    """What is remembered of one reward function. Each field has a `state_dict` and a `load_state_dict`."""
+
+    scales: LaggedScale = field(default_factory=LaggedScale)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values: field -> its state."""
+        return {name: part.state_dict() for name, part in vars(self).items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        for name, part in vars(self).items():
+            part.load_state_dict(state[name])
+
+    def explain(
+        self,
+        rewards: Float[Tensor, " n"],
+        group_ids: GroupIds,
+        channel: RewardChannel,
+        partitions: Partitions,
+        method: str | Advantage,
+    ) -> Explanation:
+        """One step of one reward function: settings by the steps before it, then this step is taken in."""
+        earlier = copy.copy(self.scales)
+        settings = channel_for_step(channel, self.scales, rewards, group_ids)
+        info = explain_groups(rewards, group_ids, settings, partitions, method)
+        in_use = self.scales if earlier.value is None else earlier
+        filled_in = isinstance(channel.scale_source, str)  # by then a number, which would be called a pilot
+        source = info.scale_source.replace("pilot", "lagged") if filled_in else info.scale_source
+        return replace(info, lagged_scale=in_use.value, lagged_spread=in_use.spread, scale_source=source)
+
+
+class RewardRun:
+    """The reward channel over a whole run: lagged scale and spread, partition seeds, settings by step, metrics, state.
+
+    Every rank that feeds it the same rewards gets the same advantages: the only random draw, the partition, is seeded by
+    the run's seed and the number of the step.
+    """
+
+    def __init__(self, channel: RewardChannel = RewardChannel(), *, seed: int = 0) -> None:  # noqa: B008 - frozen
+        self.channel = channel
+        self.seed = seed
+        self.step = 0
+        """How many steps were taken."""
+        self.last: Explanation | None = None
+        """What the latest step did; None before the first."""
+        self._memory: list[Memory] = []  # one per reward function
+
+    def advantages(
+        self, rewards: Rewards, group_ids: GroupIds, *, weights: Sequence[float] | Tensor | None = None
+    ) -> Float[Tensor, " n"]:
+        """The advantages of one training step, as `grouped_advantages` with what the earlier steps know."""
+        return self.explain(rewards, group_ids, weights=weights).advantages
+
+    @torch.no_grad()
+    def explain(
+        self,
+        rewards: Rewards,
+        group_ids: GroupIds,
+        *,
+        weights: Sequence[float] | Tensor | None = None,
+        method: str | Advantage = "credit",
+    ) -> Explanation:
+        """One training step with everything that led to its advantages; `method` as in `rovrl.explain`.
+
+        A batch that is refused leaves the run as it was.
+        """
+        before = self.step, copy.deepcopy(self._memory)
+        try:
+            self.step += 1
+            self.last = self._explain(rewards, group_ids, weights, method, training=True)
+        except Exception:
+            self.step, self._memory = before
+            raise
+        return self.last
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        rewards: Rewards,
+        group_ids: GroupIds,
+        *,
+        weights: Sequence[float] | Tensor | None = None,
+        method: str | Advantage = "credit",
+    ) -> Explanation:
+        """What a step on these rewards would do now: reads what the run knows, and leaves all of it as it is."""
+        aside = copy.copy(self)
+        aside._memory = copy.deepcopy(self._memory)
+        return aside._explain(rewards, group_ids, weights, method, training=False)
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of docs/metrics.md about the latest step, `rovr/<name>` -> value; {} before the first."""
+        return {} if self.last is None else reward_metrics(self.last)
+
+    def partition_seed(self, training: bool = True) -> int:
+        """The seed of this step's random blocks: the same on every rank and after a resume."""
+        return (self.seed * 1_000_003 + self.step * 2 + training) % 2**63
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on as if the run had never stopped, as plain JSON values."""
+        return {"seed": self.seed, "step": self.step, "memory": [memory.state_dict() for memory in self._memory]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; a state that is not one is a ValueError, and leaves the run as it was."""
+        try:
+            seed, step = int(state["seed"]), int(state["step"])
+            memory = [Memory() for _ in state["memory"]]
+            for part, saved in zip(memory, state["memory"], strict=True):
+                part.load_state_dict(saved)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is not the state of a RewardRun: {type(error).__name__}: {error}") from error
+        self.seed, self.step, self._memory = seed, step, memory
+
+    def _explain(
+        self,
+        rewards: Rewards,
+        group_ids: GroupIds,
+        weights: Sequence[float] | Tensor | None,
+        method: str | Advantage,
+        training: bool,
+    ) -> Explanation:
+        columns, shares = by_function(rewards, weights)
+        memory = self._remembered(len(columns))
+        generator = torch.Generator().manual_seed(self.partition_seed(training))
+        partitions = Partitions(self.channel, generator)
+        parts = [
+            known.explain(column, group_ids, self.channel, partitions, method)
+            for known, column in zip(memory, columns, strict=True)
+        ]
+        return parts[0] if shares is None else weighted_sum(parts, shares, self.channel)
+
+    def _remembered(self, functions: int) -> list[Memory]:
+        if not self._memory:
+            self._memory = [Memory() for _ in range(functions)]
+        if len(self._memory) != functions:
+            raise ValueError(f"this run has {len(self._memory)} reward functions, and these rewards are of {functions}")
+        return self._memory
