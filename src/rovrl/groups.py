@@ -25,12 +25,19 @@ def as_rewards(rewards: Rewards) -> Tensor:
 
 def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
     """For each response the number of its group, in order of first appearance, and the number of groups."""
+    if isinstance(group_ids, str | bytes):
+        raise ValueError(
+            f"group_ids must be one id per response, not the text {group_ids!r}: write [{group_ids!r}] * n"
+        )
     ids = group_ids.tolist() if isinstance(group_ids, Tensor | np.ndarray) else list(group_ids)
     if len(ids) != n:
         raise ValueError(f"group_ids must have one entry per reward ({n}), not {len(ids)}")
     codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
-    if None in codes:
-        raise ValueError(f"group_ids[{ids.index(None)}] is None; every response needs a group id (string or integer)")
+    missing = next((i for i, each in enumerate(codes) if each is None or each != each), None)
+    if missing is not None:
+        value = list(codes)[missing]
+        place = next(i for i, each in enumerate(ids) if each is value)
+        raise ValueError(f"group_ids[{place}] is {value}; every response needs a group id (string or integer)")
     return torch.from_numpy(np.fromiter(map(codes.__getitem__, ids), np.int64, n)), len(codes)
 
 

@@ -157,3 +157,30 @@ def test_fully_on_policy_is_told_once_and_only_where_it_matters(tmp_path, caplog
         tiny.trainer(tmp_path, steps_per_generation=1, num_iterations=2)
         tiny.trainer(tmp_path, steps_per_generation=1, ratio_channel=None)
         assert not caplog.records
+
+
+def test_a_token_clip_at_sequence_level_is_warned_of(tmp_path, caplog):
+    RoVRConfig(str(tmp_path), epsilon=0.2)
+    assert "never acts on a sequence weight" in caplog.text
+    caplog.clear()
+    RoVRConfig(str(tmp_path), epsilon=0.2, importance_sampling_level="token", ratio_channel=None)
+    RoVRConfig(str(tmp_path))
+    assert "never acts" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("channels", "name", "cited"),
+    [
+        ({}, "RoVR-GSPO", "Dual-Channel Robust"),
+        ({"reward_channel": None, "ratio_channel": None}, "GSPO", "Group Sequence Policy Optimization"),
+        ({"reward_channel": None, "ratio_channel": None, "importance_sampling_level": "token"}, "GRPO", "DeepSeekMath"),
+        ({"advantage": "winsor", "ratio_channel": None}, "winsor", "Dual-Channel Robust"),
+    ],
+)
+def test_a_models_card_names_the_method_that_ran_its_settings_and_its_paper(tmp_path, channels, name, cited):
+    tiny.trainer(tmp_path, **channels).create_model_card()
+    card = (tmp_path / "README.md").read_text()
+    assert f"trained with {name}" in card
+    assert cited in card
+    assert (cited == "DeepSeekMath") == ("DeepSeekMath" in card)
+    assert '"num_generations": 16' in card

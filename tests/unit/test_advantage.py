@@ -420,3 +420,16 @@ def test_an_unknown_reference_is_refused_with_the_known_ones():
         ValueError, match="reference must be one of mean, global_m, mom, vrmom, robust_mom, rovr, not 'median'"
     ):
         RewardChannel(reference="median")
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [
+        ([0, 0, float("nan"), float("nan")], r"group_ids\[2\] is nan"),
+        ("abcd", "not the text 'abcd'"),
+        (np.array([1.0, 1.0, np.nan, 2.0]), r"group_ids\[2\] is nan"),
+    ],
+)
+def test_ids_that_would_silently_make_groups_of_one_are_refused(ids, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        rovrl.grouped_advantages([1.0, 0.0, 1.0, 0.0], ids, RewardChannel())

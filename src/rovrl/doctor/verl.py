@@ -20,6 +20,8 @@ from rovrl.partition import partition
 
 ACTOR = "actor_rollout_ref.actor"
 TARGET = "rovrl.integrations.verl.RoVRPolicyLossConfig"
+SEQUENCE_LOSSES = ("rovr_gspo", "gspo")
+"""The losses whose weight is one number per response; for the others a clip range of 0.2 is right."""
 
 
 def check(args: argparse.Namespace) -> Iterator[Finding]:
@@ -83,7 +85,10 @@ def _names(config: Any) -> Iterator[Finding]:
         if chosen == ours:
             yield Finding("ok", f"{key}={chosen}")
         elif chosen in known:
-            yield Finding("warning", f"{key}={chosen} is verl's own; the method is {key}={ours}")
+            yield Finding(
+                "note",
+                f"{key}={chosen} is verl's own, so this is one channel of the method; the whole has {key}={ours}",
+            )
         else:
             yield Finding("problem", f"{key}={chosen} is unknown to verl; it knows {', '.join(sorted(known))}")
 
@@ -151,6 +156,11 @@ def _objective(config: Any) -> Iterator[Finding]:
     from rovrl.integrations.verl import AGGREGATION, WIDE_CLIP, clip_range
 
     actor = config.actor_rollout_ref.actor
+    if actor.policy_loss.loss_mode not in SEQUENCE_LOSSES:
+        yield Finding(
+            "ok", f"{actor.policy_loss.loss_mode} is a token-level loss: its clip range and aggregation are verl's own"
+        )
+        return
     low, high = clip_range(actor)
     if max(low, high) > WIDE_CLIP:
         wanted = f"{ACTOR}.clip_ratio_low={CLIP_LOW:g} {ACTOR}.clip_ratio_high={CLIP_HIGH:g}"

@@ -76,8 +76,13 @@ def verdicts(
 def math_reward(
     prompts: Sequence[object] = (), completions: Sequence[object] = (), answer: Sequence[object] = (), **columns: Any
 ) -> list[float | None]:
-    """The rewards of a batch, as TRL calls it; the column `answer` holds the gold answers. None: the verifier failed."""
-    return [float(found.accepted) if found.judged else None for found in verdicts(completions, answer)]
+    """The rewards of a batch, as TRL calls it; the column `answer` holds the gold answers. None: the verifier failed,
+    or there is no gold answer to compare with."""
+    found = verdicts(completions, answer)
+    return [
+        float(verdict.accepted) if verdict.judged and gold is not None else None
+        for verdict, gold in zip(found, answer, strict=True)
+    ]
 
 
 def compute_score(

@@ -3,9 +3,12 @@
 import argparse
 import importlib
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -66,7 +69,7 @@ def test_a_verl_run_with_the_methods_settings_has_neither_problem_nor_warning():
     [
         ("algorithm.adv_estimator=rover", "problem", "adv_estimator=rover is unknown to verl; it knows "),
         (f"{ACTOR}.policy_loss.loss_mode=rovr", "problem", "loss_mode=rovr is unknown to verl"),
-        ("algorithm.adv_estimator=grpo", "warning", "adv_estimator=grpo is verl's own"),
+        ("algorithm.adv_estimator=grpo", "note", "adv_estimator=grpo is verl's own"),
         ("+algorithm.rovr.blocks=3", "problem", "RewardChannel has no field blocks"),
         ("+algorithm.rovr.credit_bound=-1", "problem", "RewardChannel.credit_bound must be"),
         ("+algorithm.rovr=3", "problem", "rovr must hold fields of its channel"),
@@ -222,3 +225,42 @@ def test_an_unknown_field_and_an_unreadable_value_are_sentences():
         findings("trl", "16")
     with pytest.raises(RovrlError, match="cannot read the value of reward_channel"):
         findings("trl", "reward_channel={a: [")
+
+
+@pytest.mark.filterwarnings("ignore")  # verl says that it has no critic
+def test_robust_advantages_with_verls_own_token_loss_are_no_problem():
+    chosen = [
+        setting for setting in GOOD if not any(word in setting for word in ("loss_mode", "clip_ratio", "loss_agg"))
+    ]
+    found = list(verl_doctor.settings(verl_doctor.compose(None, "ppo_trainer", chosen)))
+    assert [finding for finding in found if finding.level in ("problem", "warning")] == []
+    assert any("token-level loss" in finding.text for finding in found)
+
+
+def commands_in(text):
+    """The `rovrl doctor` commands of a help text or a page, continued lines joined, comments cut."""
+    lines = text.replace("\\\n", " ").splitlines()
+    found = [
+        line.strip().split("rovrl doctor", 1)[1].split("   #")[0] for line in lines if "rovrl doctor --engine" in line
+    ]
+    return [shlex.split(words.split("`")[0]) for words in found if "<" not in words and "..." not in words]
+
+
+@pytest.mark.filterwarnings("ignore")  # verl says that it has no critic
+def test_every_doctor_command_in_help_and_docs_passes_the_doctor(request, monkeypatch, capsys):
+    monkeypatch.chdir(request.config.rootpath)
+    pages = [Path("README.md"), *Path("docs").glob("*.md"), *Path("recipes").rglob("*.md")]
+    commands = commands_in(doctor.EXAMPLE) + [words for page in pages for words in commands_in(page.read_text())]
+    assert len(commands) >= 3
+    for words in commands:
+        without_workers = ["--no-ray"] if "verl" in words and "--no-ray" not in words else []
+        assert cli.main(["doctor", *words, *without_workers]) == 0, f"{words}\n{capsys.readouterr().out}"
+
+
+@pytest.mark.filterwarnings("ignore")  # verl says that it has no critic
+def test_the_settings_of_the_readmes_verl_command_pass_the_doctor(request):
+    text = (request.config.rootpath / "README.md").read_text()
+    (line,) = re.findall(r"verl\.trainer\.main_ppo \.\.\. (.*?)\n\n", text.replace("\\\n", " "), re.DOTALL)
+    micro = [f"{ACTOR}.use_dynamic_bsz=true", "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true"]  # of the "..."
+    config = verl_doctor.compose(None, "ppo_trainer", [*line.split(), *micro, "actor_rollout_ref.rollout.n=16"])
+    assert [f for f in verl_doctor.settings(config) if f.level == "problem"] == []

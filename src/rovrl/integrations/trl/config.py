@@ -14,7 +14,7 @@ from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import METHODS
 from rovrl.integrations.trl.installed import GRPOConfig
-from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
 from rovrl.partition import partition
 
 TOKEN_CLIP = 0.2
@@ -146,6 +146,12 @@ class RoVRConfig(GRPOConfig):
             raise ValueError(
                 f"epsilon must be in [0, 1) and epsilon_high at least 0 (GSPO: {CLIP_LOW:g} and {CLIP_HIGH:g}), "
                 f"not {self.epsilon!r} and {self.epsilon_high!r}"
+            )
+        widest = max(self.epsilon, self.epsilon_high or 0.0)
+        if sequence and widest > WIDE_CLIP and self.loss_type != "cispo":
+            logger.warning(
+                f"epsilon={self.epsilon:g}, epsilon_high={self.epsilon_high}: a clip range made for token weights never acts "
+                f"on a sequence weight, which moves by 1e-4 to 1e-3; leave both out for GSPO's {CLIP_LOW:g} and {CLIP_HIGH:g}"
             )
 
     def _run_without_accelerator(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from rovrl import baselines
 from rovrl.diagnostics import metric
 from rovrl.errors import RovrlError
 from rovrl.explanation import Explanation
+from rovrl.integrations.trl.card import card, settings_section
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.installed import TESTED_TRL
 from rovrl.integrations.trl.records import Recorder, recorder_for, responses_of
@@ -50,8 +52,6 @@ class RoVRTrainer(ResumableTrainer):
     untouched. It runs on every rank and must return the same there. Evaluation is not transformed.
     """
 
-    _tag_names = ["trl", "rovr-gspo"]  # noqa: RUF012
-    _name = "RoVR-GSPO"
     args: RoVRConfig
 
     def __init__(
@@ -69,6 +69,7 @@ class RoVRTrainer(ResumableTrainer):
         if not isinstance(args, RoVRConfig):
             raise TypeError(f"RoVRTrainer needs a RoVRConfig (with any field of GRPOConfig), not {type(args).__name__}")
         _check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
+        self._name, self._paper, self._tag_names = card(args)
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.reward_transform = reward_transform
         self.ratio_channel = args.ratio_settings
@@ -222,6 +223,13 @@ class RoVRTrainer(ResumableTrainer):
                 "the channel off (ratio_channel=None); see docs/metrics.md."
             )
         super().log(logs, *args, **kwargs)
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """TRL's card, which names the method that ran, with its settings below."""
+        super().create_model_card(*args, **kwargs)
+        path = Path(self.args.output_dir) / "README.md"
+        if self.is_world_process_zero() and path.exists():
+            path.write_text(path.read_text() + settings_section(self.args))
 
     def _warn(self, sentence: str) -> None:
         if self.accelerator.is_main_process:

@@ -26,7 +26,7 @@ from rovrl.diagnostics import metric
 from rovrl.errors import require
 from rovrl.integrations.verl import records as verl_records
 from rovrl.integrations.verl.run import Run
-from rovrl.loss import CLIP_HIGH, CLIP_LOW, clipped_objective
+from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP, clipped_objective
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.weight import gspo_mean, soft_rovr
 
@@ -44,8 +44,6 @@ import rovrl.integrations.verl.compat  # noqa: E402, F401  (before verl's models
 ESTIMATOR, LOSS = "rovr", "rovr_gspo"
 AGGREGATION = "seq-mean-token-mean"
 """The mean over sequences of eq:gspo_objective; verl's default, token-mean, weighs a response by its length."""
-WIDE_CLIP = 0.05
-"""A sequence weight is an average over tokens and moves by 1e-4 to 1e-3: a band this wide never acts."""
 
 logger = logging.getLogger("rovrl")
 
