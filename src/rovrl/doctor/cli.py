@@ -15,7 +15,8 @@ examples:
       actor_rollout_ref.actor.clip_ratio_low=3e-4 actor_rollout_ref.actor.clip_ratio_high=4e-4 \\
       actor_rollout_ref.actor.use_dynamic_bsz=true actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true
   rovrl doctor --engine verl --config-dir recipes/verl_math/config --config-name rovr_math
-  rovrl doctor --engine trl num_generations=16 per_device_train_batch_size=16 steps_per_generation=4 reward_channel='{num_blocks: 3}'
+  rovrl doctor --engine trl num_generations=16 per_device_train_batch_size=16 steps_per_generation=4 \\
+      reward_channel='{num_blocks: 3}'
 
 Give the engine's settings as you give them to the run. Exit status: 0 nothing wrong, 1 a problem, 2 unusable input.
 """

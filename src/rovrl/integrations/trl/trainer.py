@@ -22,7 +22,6 @@ from rovrl.errors import RovrlError
 from rovrl.explanation import Explanation
 from rovrl.integrations.trl.card import card, settings_section
 from rovrl.integrations.trl.config import RoVRConfig
-from rovrl.integrations.trl.installed import TESTED_TRL
 from rovrl.integrations.trl.records import Recorder, recorder_for, responses_of
 from rovrl.integrations.trl.rewards import RewardTransform, total, transformed
 from rovrl.integrations.trl.state import ResumableTrainer
@@ -30,8 +29,6 @@ from rovrl.loss import MAX_LOG_WEIGHT
 from rovrl.metrics import reward_metrics, weight_metrics
 from rovrl.run import RewardRun
 from rovrl.weight import gspo_mean, soft_rovr
-
-__all__ = ["TESTED_TRL", "RewardTransform", "RoVRConfig", "RoVRTrainer"]
 
 WEIGHTS = {"soft_rovr": lambda log_ratios, mask, channel, _: soft_rovr(log_ratios, mask, channel), **baselines.WEIGHTS}
 UNCLIPPED_LOSSES = ("sapo",)
