@@ -5,6 +5,7 @@ Works under `accelerate launch -m rovrl.train --config run.yaml` as well: every 
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
