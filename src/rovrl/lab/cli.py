@@ -24,7 +24,7 @@ examples:
   rovrl train --config run.yaml                          your model, data and reward (TRL's YAML)
   rovrl train --config run.yaml --method gspo --learning_rate 5e-7    the same with TRL's fields overridden
   rovrl train --model smollm2 --method rovr-gspo         a real 135M language model on few-shot addition
-  rovrl train --sweep evidence --out results/embedded    the evidence: about a hundred runs, resumable
+  rovrl train --sweep evidence --out results/embedded    the evidence: some hundred runs, resumable
 methods: """ + ", ".join(METHODS)
 TAKES_MORE = True
 """With --config, any further `--field value` overrides the YAML, as TRL's own parser has it."""

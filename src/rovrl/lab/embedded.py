@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     for order in orders:
         prepare(order.job, order.directory, args.resume)
     print("\n".join(preamble(orders[0].job)), flush=True)
-    warm = {orders[0].job.warm_up.seed: starting_model(orders[0].job)}
+    warm = {orders[0].job.start: starting_model(orders[0].job)}
     print(f"training {len(orders)} runs, {min(args.workers, len(orders))} at a time, in {out}", flush=True)
     run_all(orders, warm, args.workers, resume=True)
     finish(out, orders, methods, args.compare)

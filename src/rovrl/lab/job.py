@@ -86,6 +86,11 @@ class Job:
         return WORLDS[self.model]
 
     @property
+    def start(self) -> tuple[str, WarmUp]:
+        """What decides the model that the run starts from."""
+        return self.model, self.warm_up
+
+    @property
     def label(self) -> str:
         """The name of the run's directory beside its siblings."""
         return f"{self.method}-seed{self.seed}"

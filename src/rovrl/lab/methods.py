@@ -66,6 +66,7 @@ METHODS: Mapping[str, Method] = {
     "center": Method("center only", reward_channel={}, advantage="center"),
     "loo": Method("leave-one-out credit", reward_channel={}, advantage="loo"),
     "gspo-clamp": Method("GSPO, clamped rewards", clamp=True),
+    "softrovr-clamp": Method("SoftRoVR, clamped rewards", ratio_channel={}, clamp=True),
     "rovr-gspo-clamp": Method("RoVR-GSPO, clamped rewards", reward_channel={}, ratio_channel={}, clamp=True),
     **{name: Method(title, reward_channel={}, advantage=peer) for name, (title, peer) in PEERS.items()},
     **{

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rovrl.errors import RovrlError
 from rovrl.lab.job import Job, finished, prepare
+from rovrl.lab.models.warmup import WarmUp
 from rovrl.output.files import read_lines
 from rovrl.output.progress import bars
+
+Starts = Mapping[tuple[str, WarmUp], Path]
 
 
 class Order(NamedTuple):
@@ -29,7 +32,7 @@ class Order(NamedTuple):
 
 def run_all(
     orders: Sequence[Order],
-    warm: dict[int, Path],
+    warm: Starts,
     workers: int,
     resume: bool,
     title: str = "",
@@ -37,8 +40,8 @@ def run_all(
 ) -> None:
     """Trains every order that is not finished yet; returns when all are, or raises the failures' sentences.
 
-    `warm` maps a warm-up seed to its model; `after_each` is called when a run is finished. A failure stops no other run:
-    the rest is finished first.
+    `warm` maps what decides a job's first model (`Job.start`) to its directory; `after_each` is called when a run is
+    finished. A failure stops no other run: the rest is finished first.
     """
     waiting = [order for order in orders if not finished(order.directory)]
     for order in waiting:
@@ -89,7 +92,7 @@ class _Pool:
         for process in self.processes:
             process.wait()
 
-    def work(self, orders: Sequence[Order], warm: dict[int, Path]) -> Iterator[dict[str, Any]]:
+    def work(self, orders: Sequence[Order], warm: Starts) -> Iterator[dict[str, Any]]:
         """Hands out the orders and yields the workers' events until all are done."""
         waiting, busy = list(reversed(orders)), {}
         for index in range(self.size):
@@ -107,11 +110,11 @@ class _Pool:
                 if waiting:
                     busy[index] = self._send(index, waiting.pop(), warm)
 
-    def _send(self, index: int, order: Order, warm: dict[int, Path]) -> Order:
+    def _send(self, index: int, order: Order, warm: Starts) -> Order:
         message = {
             "job": order.job.to_dict(),
             "directory": str(order.directory),
-            "warm": str(warm[order.job.warm_up.seed]),
+            "warm": str(warm[order.job.start]),
             "log": str(self.log),
         }
         pipe = self.processes[index].stdin

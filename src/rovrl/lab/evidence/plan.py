@@ -1,68 +1,121 @@
-"""What the evidence sweep runs: each setting is a world with methods and seeds; the main table first."""
+"""What the evidence sweep runs: settings (one world each), and the tables that are read from their runs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rovrl.lab.job import SPIKES, Job
+from rovrl.lab.methods import METHODS
+from rovrl.lab.models.warmup import WarmUp
 
-ABLATION = ("gspo", "rovr-adv", "softrovr", "rovr-gspo", "rovr-gspo-adaptive")
-RIVALS = ("center", "gspo-clamp", "winsor", "median-mad", "rovr-adv-adaptive", "winsor-softrovr")
-LIKE_WITH_LIKE = (
-    ("rovr-gspo", "winsor"),
-    ("rovr-adv-adaptive", "winsor"),
-    ("rovr-gspo", "winsor-softrovr"),
-    ("rovr-gspo-adaptive", "winsor-softrovr"),
-)
-THREE = ("gspo", "rovr-gspo", "rovr-gspo-adaptive")
-CHANNELS = (("rovr-gspo", "rovr-adv"), ("rovr-gspo", "softrovr"), ("rovr-gspo-adaptive", "rovr-gspo"))
+Pairs = tuple[tuple[str, str], ...]
 
 
 class Setting(NamedTuple):
-    """A world in which methods are compared, with the methods and seeds run in it."""
+    """A world in which methods are compared: the directory of its runs, its name for people, its job."""
 
     name: str
     title: str
-    methods: tuple[str, ...]
-    seeds: int
     job: Job
-    beside: tuple[str, ...] = ("gspo",)
-    """Methods that are run for another table and shown in this one too."""
-    pairs: tuple[tuple[str, str], ...] = (("rovr-gspo-adaptive", "rovr-gspo"),)
-    """Differences that a reader asks for besides those to GSPO."""
+
+
+class Table(NamedTuple):
+    """Methods side by side in one setting; the first is what the others are compared with."""
+
+    setting: Setting
+    methods: tuple[str, ...]
+    seeds: int = 3
+    pairs: Pairs = ()
+    """Differences that a reader asks for besides those to the first method."""
+    about: str = ""
+    """What sets the table apart from another one of the same setting."""
+
+    @property
+    def title(self) -> str:
+        """The table's heading."""
+        return f"{self.setting.title}, {self.about}" if self.about else self.setting.title
 
     @property
     def figure(self) -> str:
         """The name of the file with its learning curves."""
-        return f"{self.name}.svg" if self.beside == ("gspo",) else f"{self.name}-rivals.svg"
+        return "-".join(filter(None, (self.setting.name, self.about.split(" ")[0]))) + ".svg"
 
 
-_BASE = Job(record=False, checkpoint_every=20)
+def _known(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in names if name in METHODS)
+
+
+def against(ours: Iterable[str], rivals: Iterable[str]) -> Pairs:
+    """Each of ours with each rival."""
+    return tuple((mine, theirs) for mine in _known(*ours) for theirs in _known(*rivals))
+
+
+GUARDED, ADAPTIVE = "rovr-gspo-guarded", "rovr-gspo-adaptive"
+OURS = _known("rovr-gspo", ADAPTIVE, GUARDED)
+RIVALS = ("winsor-softrovr", "normal-scores-softrovr", "clipped-softrovr")
+"""Each with SoftRoVR, as ours have it: what differs is the reward channel alone."""
+EVERYONE = ("gspo", *OURS, *RIVALS)
+SHORT = ("gspo", *OURS, "winsor-softrovr")
+ABLATION = ("gspo", "rovr-adv", "softrovr", "rovr-gspo", ADAPTIVE)
+OLDER = ("gspo", "rovr-gspo", ADAPTIVE, "center", "gspo-clamp", "winsor", "median-mad", "rovr-adv-adaptive")
+CHANNELS = (("rovr-gspo", "rovr-adv"), ("rovr-gspo", "softrovr"), (ADAPTIVE, "rovr-gspo"))
+STEPS = ((ADAPTIVE, "rovr-gspo"), *against([GUARDED], ["rovr-gspo", ADAPTIVE]))
+"""What each step beyond the paper's settings brings."""
+BESIDE_WINSOR = (*against([GUARDED, ADAPTIVE], ["winsor-softrovr"]), *STEPS)
+
+
+def _setting(name: str, title: str, *contamination: str, **changes: object) -> Setting:
+    base = Job(record=False, checkpoint_every=20, contamination=contamination)
+    return Setting(name, title, base.with_(**changes))
+
+
+SPIKED = _setting("spiked", "10 % spikes, score rewards", SPIKES)
+CLEAN = _setting("clean", "clean score rewards")
+THIRTY = _setting("thirty", "30 % spikes, score rewards", "spikes:rate=0.3,size=16")
+FORTY_FIVE = _setting("forty-five", "45 % spikes, score rewards", "spikes:rate=0.45,size=16")
+RULE = _setting("rule", "10 % spikes, 0/1 rewards", SPIKES, reward="rule")
+FIVE = _setting("five", "5 % spikes, score rewards", "spikes:rate=0.05,size=16")
+TWENTY = _setting("twenty", "20 % spikes, score rewards", "spikes:rate=0.2,size=16")
+UPWARD = _setting("upward", "10 % spikes upwards only, score rewards", "spikes:rate=0.1,size=16,sign=up")
+SMALL = _setting("small", "10 % spikes of three times the contrast, score rewards", "spikes:rate=0.1,size=0.85")
+MISMATCH = _setting("mismatch", "clean score rewards, responses from a bfloat16 copy", rollout="bfloat16")
+ANOTHER_SPIKED = _setting("another-spiked", "10 % spikes, another warm-up", SPIKES, warm_up=WarmUp(seed=1))
+ANOTHER_CLEAN = _setting("another-clean", "clean score rewards, another warm-up", warm_up=WarmUp(seed=1))
+
+MAIN_PAIRS = (*against([GUARDED, ADAPTIVE], RIVALS), *STEPS)
 MAIN = (
-    Setting("spiked", "10 % spikes, score rewards", ABLATION, 5, _BASE.with_(contamination=(SPIKES,)), pairs=CHANNELS),
-    Setting("clean", "clean score rewards", ABLATION, 5, _BASE.with_(contamination=()), pairs=CHANNELS),
-)
-FURTHER = (
-    Setting(
-        "spiked", "10 % spikes, score rewards, rivals", RIVALS, 3,
-        _BASE.with_(contamination=(SPIKES,)), THREE, LIKE_WITH_LIKE,
-    ),
-    Setting(
-        "clean", "clean score rewards, winsorised", ("winsor", "winsor-softrovr"), 3,
-        _BASE.with_(contamination=()), THREE, LIKE_WITH_LIKE,
-    ),
-    Setting(
-        "rule", "10 % spikes, 0/1 rewards", (THREE[0], "gspo-clamp", *THREE[1:]), 3,
-        _BASE.with_(reward="rule", contamination=(SPIKES,)),
-        pairs=(("rovr-gspo", "gspo-clamp"), ("rovr-gspo-adaptive", "gspo-clamp")),
-    ),
-    Setting("five", "5 % spikes, score rewards", THREE, 3, _BASE.with_(contamination=("spikes:rate=0.05,size=16",))),
-    Setting(
-        "upward", "10 % spikes upwards only, score rewards", THREE, 3,
-        _BASE.with_(contamination=("spikes:rate=0.1,size=16,sign=up",)),
-    ),
-    Setting(
-        "mismatch", "clean score rewards, responses from a bfloat16 copy", ("gspo", "softrovr", "rovr-gspo"), 3,
-        _BASE.with_(contamination=(), rollout="bfloat16"), pairs=(("rovr-gspo", "softrovr"),),
+    Table(SPIKED, EVERYONE, 5, MAIN_PAIRS),
+    Table(THIRTY, EVERYONE, 5, MAIN_PAIRS),
+    Table(CLEAN, EVERYONE, 5, MAIN_PAIRS),
+    Table(FORTY_FIVE, ("winsor-softrovr", *_known(GUARDED))),
+    Table(
+        RULE, ("gspo", "gspo-clamp", "softrovr-clamp", *OURS),
+        pairs=against(OURS, ["gspo-clamp", "softrovr-clamp"]),
     ),
 )  # fmt: skip
+"""What the claims rest on; run first."""
+PLACEMENT = (
+    Table(SPIKED, ABLATION, 5, CHANNELS, "channels apart"),
+    Table(CLEAN, ABLATION, 5, CHANNELS, "channels apart"),
+)
+"""The paper's placement ablation."""
+FURTHER = (
+    Table(TWENTY, SHORT, pairs=BESIDE_WINSOR),
+    Table(SMALL, SHORT, pairs=BESIDE_WINSOR),
+    Table(UPWARD, SHORT, pairs=BESIDE_WINSOR),
+    Table(FIVE, SHORT, pairs=BESIDE_WINSOR),
+    Table(ANOTHER_SPIKED, SHORT, pairs=BESIDE_WINSOR),
+    Table(ANOTHER_CLEAN, SHORT, pairs=BESIDE_WINSOR),
+    Table(
+        MISMATCH, ("gspo", "softrovr", "rovr-gspo", *_known(GUARDED)),
+        pairs=against(["rovr-gspo", GUARDED], ["softrovr"]),
+    ),
+    Table(
+        SPIKED, (*OLDER, *_known("rovr-adv-guarded")), pairs=against(["rovr-adv-adaptive", "rovr-adv-guarded"], ["winsor"]),
+        about="rivals without SoftRoVR",
+    ),
+    Table(CLEAN, ("gspo", "rovr-gspo", ADAPTIVE, "winsor"), about="rivals without SoftRoVR"),
+)  # fmt: skip
+STAGES = (MAIN, PLACEMENT, FURTHER)
+TABLES = tuple(table for stage in STAGES for table in stage)

@@ -1,10 +1,10 @@
-"""The evidence: the placement ablation and its rivals on the embedded task, about a hundred runs, resumable.
+"""The evidence: our settings, their parts and their rivals on the embedded tasks; some hundred runs, resumable.
 
     rovrl train --sweep evidence --out results/embedded
 
-The main table comes first, seed by seed, then the further rows. Runs live in OUT/runs; what a reader needs of them (settings,
-learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in OUT/runs.jsonl. A run
-with a line there counts as finished, also where its directory is gone: another OUT makes all of them anew.
+What the claims rest on comes first, seed by seed, then the further tables. Runs live in OUT/runs; what a reader needs of them
+(settings, learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in
+OUT/runs.jsonl. A run with a line there counts as finished, also where its directory is gone: another OUT makes all anew.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 from rovrl.errors import RovrlError
 from rovrl.lab.embedded import require_packages, starting_model
-from rovrl.lab.evidence.plan import FURTHER, MAIN
+from rovrl.lab.evidence.plan import STAGES
 from rovrl.lab.job import Job, finished
 from rovrl.lab.pool import Order, run_all
 from rovrl.output.files import read_lines, write_lines, write_text
 
-SWEEPS = {"evidence": (MAIN, FURTHER)}
+SWEEPS = {"evidence": STAGES}
 RESULTS, PAGE = Path("results/embedded"), Path("docs/evidence.md")
 """In the repository, the page that explains the results is kept in step with them."""
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     missing = [order for order in orders if order.directory not in kept]
     print(f"{len(kept)} of {len(orders)} runs are finished in {out}", flush=True)
     if missing:
-        warm = {job.warm_up.seed: starting_model(job) for job in {o.job.warm_up: o.job for o in missing}.values()}
+        warm = {job.start: starting_model(job) for job in {o.job.start: o.job for o in missing}.values()}
         run_all(missing, warm, args.workers, True, "evidence", after_each=partial(collect, out, orders, kept))
     report(out, collect(out, orders, kept))
     return 0
@@ -50,12 +50,16 @@ def run(args: argparse.Namespace) -> int:
 
 def planned(sweep: str) -> Iterator[tuple[str, Job]]:
     """(place, job) of a sweep in the order of running: seed by seed, so that an unfinished sweep is a balanced one."""
+    told = set()
     for stage in SWEEPS[sweep]:
-        for seed in range(1, max(setting.seeds for setting in stage) + 1):
-            for setting in stage:
-                for method in setting.methods if seed <= setting.seeds else ():
-                    job = setting.job.with_(method=method, seed=seed)
-                    yield f"{setting.name}/{job.label}", job
+        for seed in range(1, max(table.seeds for table in stage) + 1):
+            for table in stage:
+                for method in table.methods if seed <= table.seeds else ():
+                    job = table.setting.job.with_(method=method, seed=seed)
+                    place = f"{table.setting.name}/{job.label}"
+                    if place not in told:  # two tables of one setting share their runs
+                        told.add(place)
+                        yield place, job
 
 
 def collect(out: Path, orders: Sequence[Order], kept: dict[Path, dict[str, Any]] | None = None) -> list[dict[str, Any]]:

@@ -33,11 +33,13 @@ def collect(evidence: str, seeds: int, tiny: bool, progress: Progress) -> list[R
 
 def _orders(evidence: Path, seeds: int, tiny: bool) -> Iterator[tuple[str, str, Any, Path]]:
     """(world, title, job, directory) of the sweep's runs with the table's methods, as the sweep itself lays them out."""
-    from rovrl.lab.evidence.plan import FURTHER, MAIN
+    from rovrl.lab.evidence.plan import FIVE, MISMATCH, PLACEMENT, RULE, TABLES, UPWARD
 
-    for setting in MAIN[:1] if tiny else (*MAIN, *FURTHER):
-        for seed in range(1, min(seeds, setting.seeds) + 1):
-            for method in (m for m in setting.methods if m in SHOWN):
+    further = tuple(t for t in TABLES if t.setting in (RULE, FIVE, UPWARD, MISMATCH))
+    for table in PLACEMENT[:1] if tiny else (*PLACEMENT, *further):
+        setting = table.setting
+        for seed in range(1, min(seeds, table.seeds) + 1):
+            for method in (m for m in table.methods if m in SHOWN):
                 job = setting.job.with_(method=method, seed=seed)
                 if tiny:
                     recipe = replace(job.warm_up, steps=20)
@@ -59,13 +61,13 @@ def _train(orders: Sequence[tuple[str, str, Any, Path]], tiny: bool, progress: P
     from rovrl.lab.pool import Order, run_all
 
     main = [(job, where) for world, _, job, where in orders if world in ("spiked", "clean")]
-    warm = {main[0][0].warm_up.seed: starting_model(main[0][0])}
+    warm = {main[0][0].start: starting_model(main[0][0])}
     if tiny:  # in this process: a worker would take longer to start than the runs take
         from rovrl.lab.run import run as train_one
 
         for done, (job, where) in enumerate(main):
             prepare(job, where, resume=True)
-            train_one(job, where, warm[job.warm_up.seed])
+            train_one(job, where, warm[job.start])
             progress(done + 1, len(main))
         return
     print(
