@@ -11,8 +11,20 @@ shown to be faults if
 Then centers are taken anew without them, until nothing changes. Where nothing can be shown, nothing is rejected.
 """
 
-from rovrl.faults.evidence import Side
-from rovrl.faults.find import Faults, find_faults
-from rovrl.faults.window import FaultWindow
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # at run time each name is imported when it is first asked for: the test itself needs no torch
+    from rovrl.faults.evidence import Side
+    from rovrl.faults.find import Faults, find_faults
+    from rovrl.faults.window import FaultWindow
 
 __all__ = ["FaultWindow", "Faults", "Side", "find_faults"]
+
+_HOMES = {"FaultWindow": "window", "Faults": "find", "Side": "evidence", "find_faults": "find"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"rovrl.faults.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

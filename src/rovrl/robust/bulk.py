@@ -7,8 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from rovrl.robust.spread import DISCRETE, ROUNDING
-
+DISCRETE = 0.05
+"""The share of groups whose smallest step may be smaller than what counts as the step of a discrete variable."""
+ROUNDING = 1e-6
+"""Two values that differ by less than this share of them differ by rounding."""
 CONSISTENCY = 1.4826
 """The standard deviation of a normal distribution in units of its median absolute deviation."""
 CROWDED = 0.6

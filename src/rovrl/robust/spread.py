@@ -14,14 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rovrl.robust.bulk import DISCRETE, ROUNDING
 from rovrl.robust.solve import m_root
 
 WIDTH = 1.25
 """The score width in units of the spread. Wider resists fewer spikes, narrower takes rare honest differences for spikes."""
-DISCRETE = 0.05
-"""The share of groups whose smallest step may be smaller than what counts as the step of a discrete reward."""
-ROUNDING = 1e-6
-"""Two rewards that differ by less than this share of them differ by rounding."""
 FAR = 1e12
 """Rewards farther than this many units from the center count as this far; the score is flat from long before."""
 

@@ -4,8 +4,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 
-from rovrl.robust.dispersion import Design, Moments, chance, ordinary, overdispersion, pairs
+from rovrl.robust.dispersion import Design, Moments, chance, gamma_share, ordinary, overdispersion, pairs
 
 RAGGED = np.random.default_rng(3).integers(1, 30, 40)
 
@@ -94,3 +95,11 @@ def test_groups_of_four_can_never_show_that_they_are_even_once_their_centers_are
 
 def test_without_variance_nothing_is_dispersed():
     assert overdispersion(0.0, Moments(0.0, 0.0, 0.0)) == 1.0
+
+
+@pytest.mark.parametrize("shape", [0.01, 0.7, 3.0, 40.0, 2e3, 9e4, 3e6])
+def test_the_gamma_distribution_is_that_of_torch(shape):
+    for deviations in (-4, -1, -0.1, 0, 0.3, 2, 5):
+        x = max(shape + deviations * shape**0.5, 1e-3)
+        expected = float(torch.special.gammainc(*torch.tensor([shape, x], dtype=torch.float64)))
+        assert gamma_share(shape, x) == pytest.approx(expected, abs=1e-7 if shape > 1e5 else 1e-10)
