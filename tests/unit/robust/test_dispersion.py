@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import torch
+from scipy import special
 
 from rovrl.robust.dispersion import Design, Moments, chance, gamma_share, ordinary, overdispersion, pairs
 
@@ -98,8 +98,8 @@ def test_without_variance_nothing_is_dispersed():
 
 
 @pytest.mark.parametrize("shape", [0.01, 0.7, 3.0, 40.0, 2e3, 9e4, 3e6])
-def test_the_gamma_distribution_is_that_of_torch(shape):
+def test_the_gamma_distribution_is_that_of_another_program(shape):
     for deviations in (-4, -1, -0.1, 0, 0.3, 2, 5):
         x = max(shape + deviations * shape**0.5, 1e-3)
-        expected = float(torch.special.gammainc(*torch.tensor([shape, x], dtype=torch.float64)))
-        assert gamma_share(shape, x) == pytest.approx(expected, abs=1e-7 if shape > 1e5 else 1e-10)
+        tolerance = 1e-7 if shape > 1e5 else 1e-11
+        assert gamma_share(shape, x) == pytest.approx(float(special.gammainc(shape, x)), abs=tolerance)
