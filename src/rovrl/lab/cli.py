@@ -13,6 +13,7 @@ from rovrl.lab.methods import METHODS, chosen
 from rovrl.lab.models.mismatch import PRECISIONS
 from rovrl.lab.models.worlds import WORLDS
 from rovrl.lab.rewards import KINDS
+from rovrl.train.contamination import KINDS as CONTAMINATION
 
 EXAMPLE = """\
 examples:
@@ -26,6 +27,14 @@ examples:
   rovrl train --model smollm2 --method rovr-gspo         a real 135M language model on few-shot addition
   rovrl train --sweep evidence --out results/embedded    the evidence: some hundred runs, resumable
 methods: """ + ", ".join(METHODS)
+REWARD_HELP = (
+    "score: like a learned one (the default); rule: the task's own, 0 to 1; bonus: rare right answers beside a small bonus; "
+    "units: two data sets, graded 0/1 and 0 to 100"
+)
+CONTAMINATE_HELP = (
+    f"planted corruption, repeatable (default: {SPIKES}; with decades=2: varied sizes, with clustering=0.3: rates that depend "
+    f"on the prompt); kinds: {', '.join(CONTAMINATION)} (docs/train.md)"
+)
 TAKES_MORE = True
 """With --config, any further `--field value` overrides the YAML, as TRL's own parser has it."""
 WITH_CONFIG = ("config", "method", "out", "resume")
@@ -45,12 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds per method (default: 1)")
     what.add_argument("--first-seed", type=int, default=1, metavar="S", help="seeds are S, S+1, ... (default: 1)")
     world = parser.add_argument_group("the embedded job's world")
-    world.add_argument(
-        "--reward", choices=list(KINDS), default=default.reward, help="like a learned score (the default), or 0/1"
-    )
-    world.add_argument(
-        "--contaminate", action="append", metavar="SPEC", help=f"planted corruption, repeatable (default: {SPIKES})"
-    )
+    world.add_argument("--reward", choices=list(KINDS), default=default.reward, help=REWARD_HELP)
+    world.add_argument("--contaminate", action="append", metavar="SPEC", help=CONTAMINATE_HELP)
     world.add_argument("--clean", action="store_true", help="no planted corruption")
     world.add_argument("--rollout", choices=list(PRECISIONS), help="sample responses from a copy in this precision")
     size = parser.add_argument_group("its size")

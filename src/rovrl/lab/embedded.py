@@ -120,7 +120,7 @@ def preamble(job: Job) -> list[str]:
     """What is planted, said plainly."""
     lines = [
         *job.world.facts,
-        f"Reward: {job.reward}" + (" (prompt offset + 0.33 x right + noise)" if job.reward == "score" else " (0 or 1)"),
+        f"Reward: {job.reward} ({KINDS[job.reward].formula}).",
         f"Planted corruption: {' and '.join(job.contamination)}, in units of {KINDS[job.reward].unit:g}; "
         "the same responses are hit for every method."
         if job.contamination

@@ -1,4 +1,4 @@
-"""The embedded job's two rewards, as functions that TRL calls: verdict -> reward -> planted corruption -> clamp.
+"""The embedded job's rewards, as functions that TRL calls: verdict -> reward -> planted corruption -> clamp.
 
 Everything random about a step is drawn from a generator seeded by (seed, step), never carried over from the step
 before: every method meets the same noise and the same spikes, and a resumed run meets them again.
@@ -20,6 +20,10 @@ from rovrl.train.contamination import Contamination, contaminate
 PROMPT_OFFSET, CONTRAST, NOISE = 1.15, 0.33, 0.05
 GLOBAL_SD = 1.165
 """The paper's published facts about its learned reward: global sd 1.165, median sd within a group 0.165."""
+BONUS, RECOGNISED = 0.1, 0.25
+"""`bonus`: the largest one, and the share of prompts whose right answers the grader recognises."""
+MIXED_SCALE, MIXED_NOISE, MIXED_SD = 100.0, 3.0, 43.2
+"""`units`: the second data set's full mark and noise; the global standard deviation if every other response is right."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Kind:
     """A reward: its formula, the unit of planted sizes, and the range to which a careful user would clamp it."""
 
     reward: Callable[[np.ndarray, Sequence[str], int, np.random.Generator], np.ndarray]
+    formula: str
     unit: float
     clamp: tuple[float, float]
     clamp_is: str
@@ -38,15 +43,43 @@ def _rule(verdicts: np.ndarray, prompts: Sequence[str], seed: int, rng: np.rando
 
 def _score(verdicts: np.ndarray, prompts: Sequence[str], seed: int, rng: np.random.Generator) -> np.ndarray:
     """Like a learned reward: an offset per prompt, a small contrast between right and wrong, a little noise."""
-    offsets = {p: np.random.default_rng([seed, zlib.crc32(p.encode())]).normal(0, PROMPT_OFFSET) for p in set(prompts)}
-    offset = np.array([offsets[p] for p in prompts])
+    offset = _per_prompt(prompts, seed, lambda draws: draws.normal(0, PROMPT_OFFSET))
     return offset + CONTRAST * verdicts + rng.normal(0, NOISE, len(prompts))
 
 
+def _bonus(verdicts: np.ndarray, prompts: Sequence[str], seed: int, rng: np.random.Generator) -> np.ndarray:
+    """Rare right answers, since most prompts' go unrecognised, beside a small bonus that has nothing to do with them."""
+    recognised = _per_prompt(prompts, seed, lambda draws: draws.random()) < RECOGNISED
+    return verdicts * recognised + BONUS * rng.random(len(prompts))
+
+
+def _units(verdicts: np.ndarray, prompts: Sequence[str], seed: int, rng: np.random.Generator) -> np.ndarray:
+    """Two data sets in one batch: one graded 0 or 1, the other 0 to 100 with a little noise."""
+    large = _per_prompt(prompts, seed, lambda draws: draws.random()) < 0.5
+    return np.where(large, MIXED_SCALE * verdicts + rng.normal(0, MIXED_NOISE, len(prompts)), verdicts)
+
+
+def _per_prompt(prompts: Sequence[str], seed: int, draw: Callable[[np.random.Generator], float]) -> np.ndarray:
+    """A draw for each prompt that depends on its text and the seed alone: the same whenever the prompt comes again."""
+    found = {p: draw(np.random.default_rng([seed, zlib.crc32(p.encode())])) for p in set(prompts)}
+    return np.array([found[p] for p in prompts])
+
+
 KINDS: Mapping[str, Kind] = {
-    "rule": Kind(_rule, unit=1.0, clamp=(0.0, 1.0), clamp_is="the known range"),
-    "score": Kind(_score, unit=GLOBAL_SD, clamp=(-3.0, 3.0), clamp_is="a guessed range"),
-}
+    "rule": Kind(_rule, "the task's own score, 0 to 1", unit=1.0, clamp=(0.0, 1.0), clamp_is="the known range"),
+    "score": Kind(
+        _score, "like a learned one: prompt offset + 0.33 x right + noise",
+        unit=GLOBAL_SD, clamp=(-3.0, 3.0), clamp_is="a guessed range",
+    ),
+    "bonus": Kind(
+        _bonus, "1 if right on the quarter of prompts whose answers are recognised, + a random bonus below 0.1",
+        unit=1.0, clamp=(0.0, 1.0 + BONUS), clamp_is="the known range",
+    ),
+    "units": Kind(
+        _units, "two data sets: half of the prompts graded 0 or 1, half 0 to 100 with noise 3",
+        unit=MIXED_SD, clamp=(0.0, MIXED_SCALE), clamp_is="the known range",
+    ),
+}  # fmt: skip
 
 
 class EmbeddedReward:

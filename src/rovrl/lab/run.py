@@ -83,7 +83,7 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
 
 def settings(job: Job, directory: Path) -> RoVRConfig:
     """The job in TRL's words; the method has the last one."""
-    chosen = {"epsilon": job.clip_low, "epsilon_high": job.clip_high} | METHODS[job.method].settings()
+    chosen: dict[str, Any] = {"epsilon": job.clip_low, "epsilon_high": job.clip_high} | METHODS[job.method].settings()
     return RoVRConfig(
         output_dir=str(directory / "checkpoints"),
         record_dir=str(directory / "records") if job.record else None,

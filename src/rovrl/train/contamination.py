@@ -4,6 +4,8 @@ Where and how hard a corruption strikes is drawn before the rewards are looked a
 responses get the same corruption at the same positions.
 
     spikes:rate=0.1,size=16             a response's reward is moved by +-size
+    spikes:rate=0.1,size=16,decades=2   sizes from 0.16 to 16, evenly on a logarithmic scale
+    spikes:rate=0.1,clustering=0.3      each prompt has a rate of its own: 0.1 on average, some near 0, some high
     heavy_tails:rate=1,size=1,freedom=2 Student-t noise is added
     failures:rate=0.05,value=nan        the scorer fails: nan, inf, -inf
     shift:rate=0.2,share=0.5,size=4     part of a group is moved together (a coherent failure)
@@ -36,18 +38,37 @@ class Contaminated(NamedTuple):
 
 @dataclass(frozen=True)
 class Spikes:
-    """Each response is hit with probability `rate`; its reward moves by `size` units, up or down."""
+    """Each response is hit with probability `rate`; its reward moves by `size` units, up or down.
+
+    With `decades` above 0 the sizes vary, log-uniform between size / 10^decades and size. With `clustering` above 0 faults
+    depend on the prompt: each group draws its rate from the beta distribution with mean `rate` whose responses have that
+    intraclass correlation.
+    """
 
     rate: float = 0.1
     size: float = 16.0
     sign: Sign = "both"
+    decades: float = 0.0
+    clustering: float = 0.0
     before_reward: ClassVar[bool] = False
 
     def __call__(self, rewards: Rewards, groups: np.ndarray, rng: np.random.Generator, unit: float) -> Contaminated:
         """Rewards with spikes, labelled spike+ and spike-."""
-        hit, up = rng.random(rewards.size) < self.rate, _directions(self.sign, rewards.size, rng)
-        moved = np.where(hit, rewards + np.where(up, 1.0, -1.0) * self.size * unit, rewards)
+        chance, up = rng.random(rewards.size), _directions(self.sign, rewards.size, rng)
+        size = self.size * unit * 10 ** (-self.decades * rng.random(rewards.size))
+        hit = chance < self._rates(groups, rng)
+        moved = np.where(hit, rewards + np.where(up, 1.0, -1.0) * size, rewards)
         return Contaminated(moved, _labels(hit, np.where(up, "spike+", "spike-")))
+
+    def _rates(self, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray | float:
+        """The rate of each response's group."""
+        if not self.clustering or self.rate in (0.0, 1.0):
+            return self.rate
+        group = np.unique(groups, return_inverse=True)[1].reshape(-1)
+        count, weight = int(group.max(initial=-1)) + 1, 1 / self.clustering - 1
+        if not weight:  # all or none of a group
+            return (rng.random(count) < self.rate).astype(float)[group]
+        return rng.beta(self.rate * weight, (1 - self.rate) * weight, count)[group]
 
 
 @dataclass(frozen=True)
@@ -131,7 +152,12 @@ KINDS: Mapping[str, Callable[..., Contamination]] = {
     "flips": Flips,
 }
 _WORDS = {"sign": ("both", "up", "down"), "value": ("nan", "inf", "-inf")}
-_SHARES = ("rate", "share")
+_ALLOWED: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    **dict.fromkeys(("rate", "share", "clustering"), ("between 0 and 1", lambda x: 0 <= x <= 1)),
+    "freedom": ("above 0", lambda x: x > 0),
+    "decades": ("0 or above", lambda x: x >= 0),
+}
+"""What a number may be, in words and as a test; any finite number where nothing is said."""
 
 
 def parse(text: str) -> Contamination:
@@ -178,8 +204,7 @@ def _value(kind: str, name: str, text: str) -> float | str:
         number = float(text)
     except ValueError:
         number = math.nan
-    allowed = "between 0 and 1" if name in _SHARES else "above 0" if name == "freedom" else "a finite number"
-    inside = 0 <= number <= 1 if name in _SHARES else number > 0 if name == "freedom" else math.isfinite(number)
-    if not (inside and math.isfinite(number)):
+    allowed, inside = _ALLOWED.get(name, ("a finite number", math.isfinite))
+    if not (math.isfinite(number) and inside(number)):
         raise RovrlError(f"{kind}: {name} must be {allowed}, not {text!r}")
     return number

@@ -6,12 +6,12 @@ import torch
 
 from rovrl.errors import RovrlError
 from rovrl.lab.models.mismatch import PRECISIONS, degraded
-from rovrl.lab.rewards import GLOBAL_SD, EmbeddedReward
+from rovrl.lab.rewards import GLOBAL_SD, KINDS, EmbeddedReward
 from rovrl.train.contamination import Failures, Flips, HeavyTails, Shift, Spikes, contaminate, parse
 
 N = 16 * 2000
 GROUPS = np.arange(N) // 16
-EVERY = [Spikes(), HeavyTails(rate=0.3), Failures(), Shift(), Flips()]
+EVERY = [Spikes(), Spikes(decades=2.0, clustering=0.3), HeavyTails(rate=0.3), Failures(), Shift(), Flips()]
 
 
 def rng(seed=0):
@@ -64,6 +64,36 @@ def test_one_sided_spikes_strike_the_same_responses_as_two_sided_ones():
     assert set(up) == {"", "spike+"}
 
 
+def test_varied_sizes_are_log_uniform_over_the_declared_decades_on_the_responses_that_plain_spikes_hit():
+    plain = contaminate(np.zeros(N), GROUPS, [Spikes(size=16)], rng(3))
+    varied = contaminate(np.zeros(N), GROUPS, [Spikes(size=16, decades=2)], rng(3), unit=0.5)
+    assert varied.labels == plain.labels
+    moved = varied.rewards[varied.rewards != 0]
+    assert np.array_equal(np.sign(moved), np.sign(plain.rewards[plain.rewards != 0]))
+    below = np.log10(8.0 / np.abs(moved))  # decades below the largest
+    assert below.min() >= 0
+    assert below.max() <= 2
+    share, error = np.histogram(below, 4, (0, 2))[0] / len(moved), (0.25 * 0.75 / len(moved)) ** 0.5
+    assert np.abs(share - 0.25).max() < 4 * error
+
+
+@pytest.mark.parametrize("clustering", [0.0, 0.1, 0.3, 1.0])
+def test_faults_that_depend_on_the_prompt_keep_the_mean_rate_and_have_the_declared_intraclass_correlation(clustering):
+    labels = contaminate(np.zeros(N), GROUPS, [Spikes(rate=0.2, clustering=clustering)], rng()).labels
+    counts = np.array([bool(label) for label in labels]).reshape(-1, 16).sum(1)
+    rate = counts.mean() / 16
+    assert rate == pytest.approx(0.2, abs=4 * (0.2 * 0.8 * (1 + 15 * clustering) / N) ** 0.5)
+    # a beta-binomial count has variance n p (1 - p) (1 + (n - 1) rho)
+    found = (counts.var() / (16 * 0.2 * 0.8) - 1) / 15
+    assert found == pytest.approx(clustering, abs=0.03)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_rate_of_none_or_all_has_nothing_to_cluster(rate):
+    labels = contaminate(np.zeros(64), GROUPS[:64], [Spikes(rate=rate, clustering=0.5)], rng()).labels
+    assert {bool(label) for label in labels} == {rate == 1.0}
+
+
 def test_a_shift_moves_the_declared_share_of_a_struck_group_together_and_leaves_the_others():
     changed, labels = contaminate(np.zeros(N), GROUPS, [Shift(rate=0.3, share=0.5, size=4)], rng())
     per_group = np.array([bool(label) for label in labels]).reshape(-1, 16).sum(1)
@@ -87,6 +117,7 @@ def test_two_kinds_on_one_response_are_both_told():
     [
         ("spikes", Spikes()),
         ("spikes:rate=0.05,size=8,sign=up", Spikes(0.05, 8.0, "up")),
+        ("spikes:decades=2,clustering=0.3", Spikes(decades=2.0, clustering=0.3)),
         ("failures:value=-inf", Failures(value="-inf")),
         ("shift:rate=1,share=0.25", Shift(1.0, 0.25)),
     ],
@@ -99,8 +130,10 @@ def test_contamination_is_written_in_words(text, expected):
     ("text", "sentence"),
     [
         ("spike", "choose one of spikes"),
-        ("spikes:rates=1", "it has rate, size, sign"),
+        ("spikes:rates=1", "it has rate, size, sign, decades, clustering"),
         ("spikes:rate=2", "rate must be between 0 and 1, not '2'"),
+        ("spikes:decades=-1", "decades must be 0 or above, not '-1'"),
+        ("spikes:clustering=2", "clustering must be between 0 and 1, not '2'"),
         ("spikes:size=big", "size must be a finite number, not 'big'"),
         ("spikes:sign=left", "sign must be one of both, up, down"),
         ("failures:value=0", "value must be one of nan, inf, -inf"),
@@ -121,6 +154,31 @@ def test_the_score_reward_has_the_published_facts():
     groups = reward.rewards(verdicts, prompts, step=1).reshape(-1, 16)
     assert groups.std() == pytest.approx(GLOBAL_SD, rel=0.04)
     assert np.median(groups.std(1)) == pytest.approx(0.165, rel=0.05)
+
+
+def test_the_bonus_reward_recognises_right_answers_on_a_quarter_of_the_prompts_and_always_on_the_same():
+    prompts = [f"{g}" for g in range(2000) for _ in range(16)]
+    reward = EmbeddedReward("bonus", seed=3)
+    right, wrong = (reward.rewards(np.full(N, y), prompts, step=1).reshape(-1, 16) for y in (1.0, 0.0))
+    assert wrong.min() >= 0
+    assert wrong.max() < 0.1
+    gained = np.round(right - wrong, 12)
+    assert set(gained.flatten()) == {0.0, 1.0}
+    assert (gained == gained[:, :1]).all()
+    assert gained.mean() == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 2000) ** 0.5)
+    later = reward.rewards(np.ones(N), prompts, step=2) - reward.rewards(np.zeros(N), prompts, step=2)
+    assert np.array_equal(np.round(later, 12).reshape(-1, 16), gained)
+
+
+def test_mixed_units_grade_half_of_the_prompts_from_0_to_100_and_have_the_stated_global_spread():
+    prompts = [f"{g}" for g in range(2000) for _ in range(16)]
+    verdicts = (np.random.default_rng(0).random(N) < 0.5).astype(float)
+    groups = EmbeddedReward("units", seed=3).rewards(verdicts, prompts, step=1).reshape(-1, 16)
+    plain = np.isin(groups, (0.0, 1.0)).all(1)
+    assert np.array_equal(groups[plain], verdicts.reshape(-1, 16)[plain])
+    assert np.abs(groups[~plain] - 100 * verdicts.reshape(-1, 16)[~plain]).max() < 3 * 6  # six standard deviations
+    assert plain.mean() == pytest.approx(0.5, abs=4 * 0.5 / 2000**0.5)
+    assert groups.std() == pytest.approx(KINDS["units"].unit, rel=0.04)
 
 
 def test_every_method_meets_the_same_noise_and_spikes_whatever_it_answers():

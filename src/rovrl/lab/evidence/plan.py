@@ -79,6 +79,14 @@ FIVE = _setting("five", "5 % spikes, score rewards", "spikes:rate=0.05,size=16")
 TWENTY = _setting("twenty", "20 % spikes, score rewards", "spikes:rate=0.2,size=16")
 UPWARD = _setting("upward", "10 % spikes upwards only, score rewards", "spikes:rate=0.1,size=16,sign=up")
 SMALL = _setting("small", "10 % spikes of three times the contrast, score rewards", "spikes:rate=0.1,size=0.85")
+VARIED = _setting("varied", "10 % spikes, sizes over two decades, score rewards", "spikes:rate=0.1,size=16,decades=2")
+BY_PROMPT = _setting(
+    "by-prompt",
+    "10 % spikes at rates that depend on the prompt, score rewards",
+    "spikes:rate=0.1,size=16,clustering=0.3",
+)
+BONUS = _setting("bonus", "clean rewards, rare right answers beside a small bonus", reward="bonus")
+UNITS = _setting("units", "clean rewards, two data sets with other units", reward="units")
 MISMATCH = _setting("mismatch", "clean score rewards, responses from a bfloat16 copy", rollout="bfloat16")
 ANOTHER_SPIKED = _setting("another-spiked", "10 % spikes, another warm-up", SPIKES, warm_up=WarmUp(seed=1))
 ANOTHER_CLEAN = _setting("another-clean", "clean score rewards, another warm-up", warm_up=WarmUp(seed=1))
@@ -89,6 +97,7 @@ MAIN = (
     Table(THIRTY, EVERYONE, 5, MAIN_PAIRS),
     Table(CLEAN, EVERYONE, 5, MAIN_PAIRS),
     Table(FORTY_FIVE, ("winsor-softrovr", *_known(GUARDED))),
+    Table(BONUS, ("gspo", "softrovr", *OURS), pairs=(*against(OURS, ["softrovr"]), *STEPS)),
     Table(
         RULE, ("gspo", "gspo-clamp", "softrovr-clamp", *OURS),
         pairs=against(OURS, ["gspo-clamp", "softrovr-clamp"]),
@@ -102,6 +111,9 @@ PLACEMENT = (
 """The paper's placement ablation."""
 FURTHER = (
     Table(TWENTY, SHORT, pairs=BESIDE_WINSOR),
+    Table(VARIED, SHORT, pairs=BESIDE_WINSOR),
+    Table(BY_PROMPT, SHORT, pairs=BESIDE_WINSOR),
+    Table(UNITS, ("gspo", "softrovr", *OURS), pairs=(*against(OURS, ["softrovr"]), *STEPS)),
     Table(SMALL, SHORT, pairs=BESIDE_WINSOR),
     Table(UPWARD, SHORT, pairs=BESIDE_WINSOR),
     Table(FIVE, SHORT, pairs=BESIDE_WINSOR),
