@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -40,6 +41,7 @@ def explain(
     ascending order of that number. `method` is a name of `ADVANTAGES`, or a function with their signature. Rewards
     [response, function] are explained function by function and summed up with the weights.
     """
+    RewardChannel.check(channel)
     columns, shares = by_function(rewards, weights)
     partitions = Partitions(channel, generator)
     parts = [explain_groups(column, group_ids, channel, partitions, method) for column in columns]
@@ -103,10 +105,8 @@ def explain_groups(
         [x[rows] for _, _, rows in found], {m: b for m, (b, _) in used.items()}, channel, method
     )
 
-    advantages, per_group = (
-        torch.zeros_like(x),
-        {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu")},
-    )
+    advantages = torch.zeros_like(x)
+    per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu")}
     fallback, tied = (torch.zeros(num_groups, dtype=torch.bool, device=x.device) for _ in range(2))
     for m, groups, rows in found:
         rewards, (blocks, fallback[groups]) = x[rows], used[m]
@@ -142,6 +142,7 @@ def _dense(name: str) -> Advantage:
         blocks: Blocks | None = None,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "*batch group"]:
+        RewardChannel.check(channel)
         values = as_rewards(rewards)
         if values.ndim == 0 or values.shape[-1] == 0:
             raise ValueError(
@@ -150,8 +151,9 @@ def _dense(name: str) -> Advantage:
         size = values.shape[-1]
         if blocks is not None and blocks.n != size:
             raise ValueError(f"blocks must partition the group of {size}, not {blocks.n} elements")
-        cut_afresh = blocks is None or name == "loo"  # leave-one-out cuts the others: given blocks cannot fit them
-        partitions = Partitions(channel, generator) if cut_afresh else GivenBlocks(channel, blocks)
+        # leave-one-out cuts the others: given blocks cannot fit them
+        given = None if name == "loo" else blocks
+        partitions = Partitions(channel, generator) if given is None else GivenBlocks(channel, given)
         rows = values.reshape(-1, size)
         if size >= 2 and bool(rows.sum().isfinite()):  # no gaps: no bookkeeping of groups
             return _of_whole_groups(rows.double(), name, channel, partitions).to(values.dtype).view(values.shape)

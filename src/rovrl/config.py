@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeVar
 
+from rovrl.errors import did_you_mean
 from rovrl.registry import known_references
 
 ADAPTIVE = "adaptive"
@@ -23,8 +24,18 @@ class _Channel:
         known = [f.name for f in fields(cls)]  # pyright: ignore[reportArgumentType]
         unknown = sorted(str(key) for key in settings if key not in known)
         if unknown:
-            raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; its fields are {', '.join(known)}")
+            hint = did_you_mean(unknown[0], known)
+            raise ValueError(
+                f"{cls.__name__} has no field {', '.join(unknown)}{hint}; its fields are {', '.join(known)}"
+            )
         return cls(**settings)
+
+    @classmethod
+    def check(cls, value: object) -> None:
+        """A ValueError that says what to write, unless `value` is a channel of this kind."""
+        if not isinstance(value, cls):
+            way = f"{cls.__name__}(**settings)" if isinstance(value, Mapping) else f"channel={cls.__name__}(...)"
+            raise ValueError(f"channel must be a {cls.__name__}, not a {type(value).__name__}: write {way}")
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as a plain dict, the inverse of `from_dict`."""

@@ -1,6 +1,8 @@
-"""The one exception a user is meant to read, and the check for optional packages."""
+"""The one exception a user is meant to read, the check for optional packages, and the hint at a mistyped name."""
 
+import difflib
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 
 
@@ -18,3 +20,9 @@ def require(module: str, extra: str) -> ModuleType:
         raise RovrlError(
             f"this needs the package {module.split('.')[0]!r}, which is not installed: pip install 'rovrl[{extra}]'"
         ) from None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """ "; did you mean a or b?" with the known names nearest to `word`; "" if none is near."""
+    near = difflib.get_close_matches(word, list(known), n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

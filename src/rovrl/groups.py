@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-Rewards = Tensor | Sequence[float | int | None] | np.ndarray
-"""A tensor, or a list or array of numbers in which None stands for a score that never came."""
-GroupIds = Sequence[Any] | np.ndarray | Tensor
+
+class Column(Protocol):
+    """What numpy can read as an array: its own, a column of pandas or polars, ..."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The values one by one."""
+        ...
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        """The values."""
+        ...
+
+
+Rewards = Tensor | Sequence[float | int | None] | Sequence[Sequence[float | int | None]] | np.ndarray | Column
+"""A tensor, or a list, array or table column of numbers in which None stands for a score that never came."""
+GroupIds = Sequence[Any] | np.ndarray | Tensor | Column
 
 
 def as_rewards(rewards: Rewards) -> Tensor:
     """Rewards as a floating-point tensor; None becomes NaN, integers and lists float64."""
     if isinstance(rewards, Tensor):
         return rewards.detach() if rewards.dtype.is_floating_point else rewards.double()
-    return torch.from_numpy(np.array(rewards, dtype=np.float64))  # None -> NaN
+    try:
+        return torch.from_numpy(np.array(rewards, dtype=np.float64))  # None -> NaN
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"rewards must be numbers, or None where there is no score ({error}); the rewards come first, then the group ids"
+        ) from None
 
 
 def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
@@ -29,16 +47,29 @@ def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
         raise ValueError(
             f"group_ids must be one id per response, not the text {group_ids!r}: write [{group_ids!r}] * n"
         )
-    ids = group_ids.tolist() if isinstance(group_ids, Tensor | np.ndarray) else list(group_ids)
+    as_list = getattr(group_ids, "tolist", None)  # tensors, arrays, columns of pandas
+    ids: list[Any] = list(group_ids) if as_list is None else as_list()
     if len(ids) != n:
         raise ValueError(f"group_ids must have one entry per reward ({n}), not {len(ids)}")
-    codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
-    missing = next((i for i, each in enumerate(codes) if each is None or each != each), None)
-    if missing is not None:
-        value = list(codes)[missing]
-        place = next(i for i, each in enumerate(ids) if each is value)
-        raise ValueError(f"group_ids[{place}] is {value}; every response needs a group id (string or integer)")
+    try:
+        codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
+    except TypeError:
+        raise ValueError(
+            f"group_ids must be flat, one string or integer per response, not {type(ids[0]).__name__}s"
+        ) from None
+    _refuse_what_is_no_id(codes, ids)
     return torch.from_numpy(np.fromiter(map(codes.__getitem__, ids), np.int64, n)), len(codes)
+
+
+def _refuse_what_is_no_id(distinct: Iterable[Any], ids: list[Any]) -> None:
+    for value in distinct:
+        missing = value is None or value != value
+        if missing or (isinstance(value, float) and not value.is_integer()):
+            place = next(i for i, each in enumerate(ids) if each is value or each == value)
+            swapped = "" if missing else ". Were rewards and group ids swapped?"
+            raise ValueError(
+                f"group_ids[{place}] is {value}; every response needs a group id (string or integer){swapped}"
+            )
 
 
 def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[int, Tensor, Tensor]]:

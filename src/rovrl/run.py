@@ -68,6 +68,7 @@ class RewardRun:
     """
 
     def __init__(self, channel: RewardChannel = RewardChannel(), *, seed: int = 0) -> None:  # noqa: B008 - frozen
+        RewardChannel.check(channel)
         self.channel = channel
         self.seed = seed
         self.step = 0

@@ -29,6 +29,7 @@ def soft_rovr(
     Gradient: by `channel.gradient`; sums to one over the valid tokens (prop:main_softrovr_stability). First order only.
     """
     log_ratios = _checked(log_ratios, mask)
+    RatioChannel.check(channel)
     shape = log_ratios.shape[:-1]
     if log_ratios.numel() == 0:
         return log_ratios.sum(-1)
@@ -110,6 +111,16 @@ def token_scale(
 
 
 def _checked(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
+    if not isinstance(log_ratios, Tensor):
+        raise ValueError(
+            f"log_ratios must be a torch tensor, not a {type(log_ratios).__name__}: write torch.as_tensor(x)"
+        )
+    if log_ratios.dtype == torch.bool:
+        raise ValueError("log_ratios must be numbers, not bool: the log-ratios come first, then the mask")
+    if mask is not None and not isinstance(mask, Tensor):
+        raise ValueError(
+            f"mask must be a bool tensor or None, not a {type(mask).__name__}; a channel is given as channel=..."
+        )
     if log_ratios.ndim == 0:
         raise ValueError("log_ratios must have a token axis, not be a single number")
     if mask is not None and mask.shape != log_ratios.shape:

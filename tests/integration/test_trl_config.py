@@ -91,7 +91,7 @@ REFUSED = {
     "unknown reward field": ({"reward_channel": {"blocks": 3}}, "RewardChannel has no field blocks.*num_blocks"),
     "unknown ratio field": ({"ratio_channel": {"gamma": 1}}, "RatioChannel has no field gamma.*temperature"),
     "bad value": ({"reward_channel": {"num_blocks": 0}}, "num_blocks must be a whole number"),
-    "not a dict": ({"reward_channel": 3}, "reward_channel must be a dict"),
+    "not a dict": ({"reward_channel": 3}, "reward_channel must be a RewardChannel, a dict"),
     "no json": ({"reward_channel": "{num_blocks 3}"}, "reward_channel must be none or JSON such as"),
     "no setting": ({"ratio_channel": "adaptive"}, "ratio_channel must be none or JSON such as"),
     "negative clip": ({"epsilon": -0.1}, "epsilon must be in"),
@@ -120,6 +120,15 @@ def test_trls_own_scalings_are_allowed_where_they_work(tmp_path):
     token = {"ratio_channel": None, "importance_sampling_level": "token"}
     assert config(tmp_path, loss_type="cispo", epsilon_high=5.0, **token).epsilon_high == 5.0
     assert config(tmp_path, loss_type="vespo", **token).loss_type == "vespo"
+
+
+def test_channels_can_be_the_channels_themselves_and_are_saved_as_their_fields(tmp_path):
+    reward, ratio = RewardChannel(credit_bound="adaptive"), RatioChannel(num_blocks=4)
+    made = config(tmp_path, reward_channel=reward, ratio_channel=ratio)
+    assert (made.reward_settings, made.ratio_settings) == (reward, ratio)
+    assert made.to_dict()["reward_channel"]["credit_bound"] == "adaptive"
+    with pytest.raises(ValueError, match="reward_channel must be a RewardChannel, a dict of its fields, or None"):
+        config(tmp_path, reward_channel=ratio)
 
 
 def test_a_group_too_small_for_the_declared_budget_is_told(tmp_path, caplog):

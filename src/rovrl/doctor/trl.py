@@ -1,4 +1,4 @@
-"""`rovrl doctor --engine trl`: the settings of a RoVRConfig, checked by building it; nothing is trained or downloaded."""
+"""`rovrl doctor --engine trl`: the settings of a RoVRConfig, or a whole run.yaml; nothing is trained or downloaded."""
 
 from __future__ import annotations
 
@@ -6,30 +6,38 @@ import argparse
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from rovrl.doctor.cli import Finding
-from rovrl.errors import RovrlError, require
+from rovrl.errors import RovrlError, did_you_mean, require
 
 
 def check(args: argparse.Namespace) -> Iterator[Finding]:
-    """Findings about TRL, the settings as RoVRConfig takes them, and what of them changes the method."""
+    """Findings about TRL, the settings as RoVRConfig takes them, and what of them changes the method.
+
+    With `--config` also about the file's model, data and reward functions, under the settings beside it.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trl = require("trl", extra="train")
         from rovrl.integrations.trl import RoVRConfig  # refuses a TRL outside the tested range with its own sentence
+        from rovrl.train.settings import numbers
 
         yield Finding("ok", f"trl {trl.__version__}, RoVRTrainer imports")
         given = parse(args.settings)
+        if args.config:
+            yield from _file(args.config, given)
+            return
         known = [field.name for field in fields(RoVRConfig)]
         for name in given:
             if name not in known:
-                raise RovrlError(
-                    f"RoVRConfig has no field {name!r}; see docs, or TRL's GRPOConfig for its other fields"
-                )
-        yield from _settings(RoVRConfig, given)
+                hint = did_you_mean(name, known)
+                raise RovrlError(f"RoVRConfig has no field {name!r}{hint} (every field of TRL's GRPOConfig is one)")
+        with tempfile.TemporaryDirectory() as nowhere:
+            yield from _settings(lambda: RoVRConfig(**{"output_dir": nowhere, **numbers(RoVRConfig, given)}), _method)
 
 
 def parse(settings: list[str]) -> dict[str, Any]:
@@ -47,23 +55,57 @@ def parse(settings: list[str]) -> dict[str, Any]:
     return given
 
 
-def _settings(config_class: Any, given: dict[str, Any]) -> Iterator[Finding]:
+def _file(path: str, changes: dict[str, Any]) -> Iterator[Finding]:
+    from rovrl.train import settings
+
+    if not Path(path).is_file():
+        raise RovrlError(f"there is no file {path}: give the YAML of `rovrl train --config` (docs/train.md)")
+
+    def rest(custom: Any) -> Iterator[Finding]:
+        names = [getattr(function, "__name__", str(function)) for function in custom.reward_funcs]
+        yield Finding("ok", f"reward functions: {', '.join(names)}")
+        yield from _method(custom.training)
+        yield from _model_and_data(settings, custom)
+
+    yield from _settings(lambda: settings.read(path, None, changes), rest)
+
+
+def _model_and_data(settings: Any, custom: Any) -> Iterator[Finding]:
+    model, data = custom.model.model_name_or_path, custom.script.dataset_name
+    wrong = settings.missing_model(model)
+    here = Path(model).is_dir()
+    yield Finding("problem", wrong) if wrong else Finding("ok" if here else "note", _where("model", model, here))
+    if settings.local_data(custom) is None and not Path(data).suffix:
+        yield Finding("note", _where("dataset", data, False))
+        return
+    try:
+        train, _ = settings.load_data(custom)
+        yield Finding("ok", f"{data}: {len(train)} prompts, columns {', '.join(train.column_names)}")
+    except RovrlError as error:
+        yield Finding("problem", str(error))
+
+
+def _where(kind: str, name: str, here: bool) -> str:
+    return f"the {kind} {name} is on this machine" if here else f"the {kind} {name} is the Hub's: not looked up"
+
+
+def _settings(build: Callable[[], Any], rest: Callable[[Any], Iterator[Finding]]) -> Iterator[Finding]:
+    """Findings from building the settings, with what they warn of; then `rest` of what was built."""
     said = _Said()
     logger = logging.getLogger("rovrl")
     logger.addHandler(said)
     try:
-        with tempfile.TemporaryDirectory() as nowhere:
-            config = config_class(**{"output_dir": nowhere, **given})
+        made = build()
     except (ValueError, TypeError, RovrlError) as error:
         yield Finding("problem", str(error).splitlines()[0])
         return
     finally:
         logger.removeHandler(said)
     yield Finding("ok", "the settings are valid")
-    yield from (
-        Finding("warning", text) for text in said.sentences if not text.startswith("epsilon=")
-    )  # a problem, below
-    yield from _method(config)
+    for text in said.sentences:
+        if not text.startswith("epsilon="):  # a problem, below
+            yield Finding("warning", text)
+    yield from rest(made)
 
 
 def _method(config: Any) -> Iterator[Finding]:

@@ -14,9 +14,9 @@ from typing import Any
 from rovrl.config import RewardChannel
 from rovrl.doctor.cli import Finding
 from rovrl.doctor.presence import installation, workers
-from rovrl.errors import RovrlError, require
+from rovrl.errors import RovrlError, did_you_mean, require
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
-from rovrl.partition import partition
+from rovrl.partition import fallback_sentence, partition
 
 ACTOR = "actor_rollout_ref.actor"
 TARGET = "rovrl.integrations.verl.RoVRPolicyLossConfig"
@@ -90,7 +90,8 @@ def _names(config: Any) -> Iterator[Finding]:
                 f"{key}={chosen} is verl's own, so this is one channel of the method; the whole has {key}={ours}",
             )
         else:
-            yield Finding("problem", f"{key}={chosen} is unknown to verl; it knows {', '.join(sorted(known))}")
+            hint = did_you_mean(str(chosen), known)
+            yield Finding("problem", f"{key}={chosen} is unknown to verl{hint}; it knows {', '.join(sorted(known))}")
 
 
 def _reward_channel(config: Any) -> Iterator[Finding]:
@@ -118,11 +119,10 @@ def _groups(channel: RewardChannel, responses: int) -> Finding:
         )
     blocks, fell_back = partition(responses, channel)
     if fell_back:
-        q, s = channel.arbitrary_blocks, channel.replaced_per_block
-        text = f"groups of {responses} in {channel.num_blocks} blocks do not carry the budget q={q}, s={s}"
-        return Finding(
-            "warning", f"{text}: every group falls back to the global M-center (the paper: rollout.n=16, B=3)"
-        )
+        undeclared = "declares no budget, so every group falls back to the global M-center"
+        text = fallback_sentence(channel, responses) or undeclared
+        text = text.replace("reward_channel={'replaced_per_block': 0}", "+algorithm.rovr.replaced_per_block=0")
+        return Finding("warning", f"rollout.n={responses} {text}")
     return Finding("ok", f"groups of {responses} in blocks of {', '.join(map(str, blocks.sizes))}")
 
 

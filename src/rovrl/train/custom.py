@@ -20,7 +20,7 @@ from rovrl.integrations.trl import RoVRTrainer
 from rovrl.output.files import append_lines, write_json
 from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import Contamination, contaminate, parse
-from rovrl.train.settings import Custom, load_data, read
+from rovrl.train.settings import Custom, load_data, missing_model, read
 
 
 def run(config: str, resume: bool = False, out: str | None = None, changes: Mapping[str, Any] | None = None) -> int:
@@ -33,6 +33,9 @@ def run(config: str, resume: bool = False, out: str | None = None, changes: Mapp
     if resume and _is_finished(custom, place):
         print(f"the run in {place} is finished: nothing to do (a larger max_steps or num_train_epochs goes on with it)")
         return 0
+    wrong = missing_model(custom.model.model_name_or_path)
+    if wrong:
+        raise RovrlError(f"{config}: {wrong}")
     trainer = build(custom, _prepare(custom, place, resume))
     checkpoint = last_checkpoint(place) if resume else None
     if trainer.is_world_process_zero():

@@ -9,7 +9,6 @@ contamination: [spikes:rate=0.1,size=4]    # optional: planted corruption, to tr
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -19,7 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rovrl.errors import RovrlError, require
+from rovrl.errors import RovrlError, did_you_mean, require
 
 OURS = ("reward_funcs", "contamination")
 FILES = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
@@ -62,7 +61,7 @@ def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = 
     for name, kind in kinds.items():
         chosen = {key: value for key, value in given.items() if key in known[name]}
         try:
-            built[name] = kind(**_numbers(kind, chosen))
+            built[name] = kind(**numbers(kind, chosen))
         except (ValueError, TypeError) as error:
             raise RovrlError(f"{source}: {error}") from None
     names = given["reward_funcs"]
@@ -106,7 +105,7 @@ def load_data(custom: Custom) -> tuple[Any, Any]:
     """The training set, and the evaluation set if the run evaluates; a column `prompt` is required."""
     script = custom.script
     try:
-        data = _open(script, custom.source.parent)
+        data = _open(script, local_data(custom))
     except (OSError, ValueError) as error:
         raise RovrlError(f"the dataset {script.dataset_name!r} cannot be read: {str(error).splitlines()[0]}") from None
     wanted = [script.dataset_train_split]
@@ -127,9 +126,28 @@ def load_data(custom: Custom) -> tuple[Any, Any]:
     return data[wanted[0]], data[wanted[1]] if len(wanted) > 1 else None
 
 
-def _open(script: Any, beside: Path) -> Any:
+def missing_model(name: str) -> str | None:
+    """What is wrong with a model's name that can only be a path on this machine; None if nothing is, or the Hub decides."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        whole = any((path / file).exists() for file in ("config.json", "adapter_config.json"))
+        return (
+            None
+            if whole
+            else f"model_name_or_path: the directory {name} holds no model (there is no config.json in it)"
+        )
+    a_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or (name.count("/") == 1 and path.parent.is_dir())
+    return f"model_name_or_path: there is no directory {name}" if a_path else None
+
+
+def local_data(custom: Custom) -> Path | None:
+    """The dataset's file or folder on this machine, as named or beside the YAML; None if there is none."""
+    name = custom.script.dataset_name
+    return next((p for p in (Path(name), custom.source.parent / name) if p.exists()), None)
+
+
+def _open(script: Any, local: Path | None) -> Any:
     datasets = require("datasets", extra="train")
-    local = next((p for p in (Path(script.dataset_name), beside / script.dataset_name) if p.exists()), None)
     if local is None:
         name = script.dataset_name
         if Path(name).suffix in FILES:
@@ -159,12 +177,11 @@ def _yaml(path: str) -> dict[str, Any]:
 def _refuse_unknown(source: Path, given: dict[str, Any], known: set[str]) -> None:
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            hint = did_you_mean(str(key), known)
             raise RovrlError(f"{source}: there is no setting {key!r}{hint} (RoVRConfig, ModelConfig, ScriptArguments)")
 
 
-def _numbers(kind: type, chosen: dict[str, Any]) -> dict[str, Any]:
+def numbers(kind: type, chosen: dict[str, Any]) -> dict[str, Any]:
     """YAML reads 1e-5 as text; where the field is a number, that is a number."""
     hints = {f.name: str(f.type) for f in fields(kind)}
     out = dict(chosen)

@@ -2,9 +2,11 @@
 
 import argparse
 import importlib
+import json
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
 from rovrl import cli
@@ -67,7 +70,7 @@ def test_a_verl_run_with_the_methods_settings_has_neither_problem_nor_warning():
 @pytest.mark.parametrize(
     ("setting", "level", "sentence"),
     [
-        ("algorithm.adv_estimator=rover", "problem", "adv_estimator=rover is unknown to verl; it knows "),
+        ("algorithm.adv_estimator=rover", "problem", "adv_estimator=rover is unknown to verl; did you mean rovr"),
         (f"{ACTOR}.policy_loss.loss_mode=rovr", "problem", "loss_mode=rovr is unknown to verl"),
         ("algorithm.adv_estimator=grpo", "note", "adv_estimator=grpo is verl's own"),
         ("+algorithm.rovr.blocks=3", "problem", "RewardChannel has no field blocks"),
@@ -76,7 +79,11 @@ def test_a_verl_run_with_the_methods_settings_has_neither_problem_nor_warning():
         (f"+{ACTOR}.policy_loss.rovr.temperature=0.02", "problem", f"policy_loss.rovr needs {TARGET}"),
         (f"{ACTOR}.clip_ratio_high=0.2", "problem", "the clip range 0.0003 / 0.2 never acts"),
         (f"{ACTOR}.loss_agg_mode=token-mean", "problem", "loss_agg_mode=token-mean does not weigh responses equally"),
-        ("actor_rollout_ref.rollout.n=8", "warning", "groups of 8 in 3 blocks do not carry the budget q=1, s=1"),
+        (
+            "actor_rollout_ref.rollout.n=8",
+            "warning",
+            "rollout.n=8 in 3 blocks does not carry the declared budget (q=1, s=1)",
+        ),
         ("actor_rollout_ref.rollout.n=1", "problem", "a group of one has no reference"),
         (f"{ACTOR}.ppo_mini_batch_size=1024", "warning", "one update per step"),
         ("trainer.device=cpu", "problem", "on a CPU bf16 rounds most token log-ratios to 0"),
@@ -219,12 +226,59 @@ def test_each_wrong_setting_of_a_trl_run_is_found_and_named(setting, level, sent
 
 
 def test_an_unknown_field_and_an_unreadable_value_are_sentences():
-    with pytest.raises(RovrlError, match="RoVRConfig has no field 'num_generation'"):
+    with pytest.raises(RovrlError, match="RoVRConfig has no field 'num_generation'; did you mean num_generations"):
         findings("trl", "num_generation=16")
     with pytest.raises(RovrlError, match="write field=value"):
         findings("trl", "16")
     with pytest.raises(RovrlError, match="cannot read the value of reward_channel"):
         findings("trl", "reward_channel={a: [")
+
+
+@pytest.fixture
+def run_yaml(tmp_path):
+    """Writes the example's run.yaml with changes, beside its data and rewards; returns its path."""
+    for name in ("prompts.jsonl", "my_rewards.py"):
+        shutil.copy(Path(__file__).parents[3] / "examples" / name, tmp_path)
+
+    def write(**changes):
+        settings = yaml.safe_load((Path(__file__).parents[3] / "examples" / "run.yaml").read_text())
+        path = tmp_path / "run.yaml"
+        path.write_text(yaml.safe_dump({**settings, **changes}))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "sentence"),
+    [
+        ({}, "ok", "6 prompts, columns prompt, answer"),
+        ({}, "note", "the model Qwen/Qwen3-0.6B is the Hub's"),
+        ({"learning_rates": 1e-6}, "problem", "there is no setting 'learning_rates'; did you mean learning_rate"),
+        ({"model_name_or_path": "./no-model"}, "problem", "there is no directory ./no-model"),
+        ({"model_name_or_path": "."}, "problem", "holds no model (there is no config.json in it)"),
+        ({"dataset_name": "no.jsonl"}, "problem", "the dataset file no.jsonl does not exist"),
+        ({"reward_funcs": ["my_rewards.no_such"]}, "problem", "the reward function 'my_rewards.no_such'"),
+        ({"num_generations": 8}, "warning", "does not carry the declared budget"),
+    ],
+)
+def test_a_runs_file_is_looked_at_with_its_model_data_and_rewards(run_yaml, changes, level, sentence):
+    assert any(sentence in text for text in findings("trl", config=run_yaml(**changes))[level])
+
+
+def test_settings_go_over_the_file_and_the_findings_can_be_json(run_yaml, capsys):
+    assert cli.main(["doctor", "--engine", "trl", "--config", run_yaml(), "--json", "epsilon=0.2"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"]["problem"] == 1
+    assert any("the clip range 0.2 / 0.2 never acts" in finding["text"] for finding in found["findings"])
+
+
+def test_a_file_of_trl_is_refused_for_verl_and_a_missing_one_told(capsys):
+    assert cli.main(["doctor", "--engine", "verl", "--config", "run.yaml"]) == 2
+    assert cli.main(["doctor", "--engine", "trl", "--config", "no.yaml"]) == 2
+    err = capsys.readouterr().err
+    assert "--config-dir and --config-name" in err
+    assert "there is no file no.yaml" in err
 
 
 @pytest.mark.filterwarnings("ignore")  # verl says that it has no critic

@@ -15,7 +15,7 @@ from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import METHODS
 from rovrl.integrations.trl.installed import GRPOConfig
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
-from rovrl.partition import partition
+from rovrl.partition import fallback_sentence
 
 TOKEN_CLIP = 0.2
 """TRL's own epsilon, for token-level losses."""
@@ -29,8 +29,8 @@ logger = logging.getLogger("rovrl")
 class RoVRConfig(GRPOConfig):
     """Configuration of `RoVRTrainer`: every field of TRL's GRPOConfig, with GSPO's defaults, plus the two channels.
 
-    `reward_channel` and `ratio_channel` hold fields of `rovrl.RewardChannel` and `rovrl.RatioChannel`; None switches a
-    channel off, so that both None is plain GSPO.
+    `reward_channel` and `ratio_channel` are a `rovrl.RewardChannel` and a `rovrl.RatioChannel`, or dicts of their fields;
+    None switches a channel off, so that both None is plain GSPO.
     """
 
     _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "reward_channel", "ratio_channel"]  # noqa: RUF012
@@ -47,11 +47,11 @@ class RoVRConfig(GRPOConfig):
     epsilon_high: float | None = field(
         default=None, metadata={"help": "Upper clip. Default: 4e-4 at sequence level if epsilon is not given."}
     )
-    reward_channel: dict[str, Any] | str | None = field(
+    reward_channel: dict[str, Any] | str | RewardChannel | None = field(
         default_factory=dict,
         metadata={"help": "Fields of RewardChannel as a dict; {} is the paper's setting, none is TRL's own advantage."},
     )
-    ratio_channel: dict[str, Any] | str | None = field(
+    ratio_channel: dict[str, Any] | str | RatioChannel | None = field(
         default_factory=dict,
         metadata={"help": "Fields of RatioChannel as a dict; {} is the paper's setting, none is the plain mean."},
     )
@@ -67,8 +67,8 @@ class RoVRConfig(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        self.reward_channel = _from_words("reward_channel", self.reward_channel)
-        self.ratio_channel = _from_words("ratio_channel", self.ratio_channel)
+        self.reward_channel = _as_fields("reward_channel", self.reward_channel, RewardChannel)
+        self.ratio_channel = _as_fields("ratio_channel", self.ratio_channel, RatioChannel)
         self._gspo_clip()
         self._run_without_accelerator()
         super().__post_init__()
@@ -163,8 +163,10 @@ class RoVRConfig(GRPOConfig):
             self.bf16 = False
 
 
-def _from_words(name: str, value: Any) -> Any:
-    """A channel as a command line gives it: JSON, or none."""
+def _as_fields(name: str, value: Any, kind: type[RewardChannel] | type[RatioChannel]) -> Any:
+    """A channel as a dict of its fields, which TRL can save: from the channel itself, or from the JSON of a command line."""
+    if isinstance(value, kind):
+        return value.to_dict()
     if not isinstance(value, str):
         return value
     if value.strip().lower() in ("none", "null", "off"):
@@ -180,7 +182,9 @@ def _from_words(name: str, value: Any) -> Any:
 def _mapping(name: str, config: RoVRConfig) -> dict[str, Any]:
     value = getattr(config, name)
     if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a dict of its channel's fields, {{}} or None, not {value!r}")
+        raise ValueError(
+            f"{name} must be a {name.title().replace('_', '')}, a dict of its fields, or None, not {value!r}"
+        )
     return value
 
 
@@ -234,11 +238,6 @@ def _check_ratio_channel(config: RoVRConfig, channel: RatioChannel | None) -> No
 
 
 def _warn_of_fallback(channel: RewardChannel, group: int) -> None:
-    declared = channel.failure_unit is not None and None not in (channel.arbitrary_blocks, channel.replaced_per_block)
-    if declared and partition(group, channel)[1]:
-        q, s = channel.arbitrary_blocks, channel.replaced_per_block
-        logger.warning(
-            f"num_generations={group} in {channel.num_blocks} blocks does not carry the declared budget (q={q}, s={s}), so "
-            "every group falls back to the global M-center. The default budget needs num_generations >= 9 (the paper: 16); "
-            "for smaller groups declare less, e.g. reward_channel={'replaced_per_block': 0}."
-        )
+    text = fallback_sentence(channel, group)
+    if text:
+        logger.warning(f"num_generations={group} {text}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from packaging.version import Version
-
 from rovrl.errors import RovrlError, require
 
-require("trl", extra="train")
+for _needed in ("transformers", "accelerate", "datasets", "trl"):
+    require(_needed, extra="train")
 
 import trl  # noqa: E402 - after the check that says how to install it
+from packaging.version import Version  # noqa: E402
 from trl.trainer.grpo_config import GRPOConfig  # noqa: E402
 from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: E402
 

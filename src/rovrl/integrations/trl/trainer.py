@@ -23,7 +23,7 @@ from rovrl.explanation import Explanation
 from rovrl.integrations.trl.card import card, settings_section
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.records import Recorder, recorder_for, responses_of
-from rovrl.integrations.trl.rewards import RewardTransform, total, transformed
+from rovrl.integrations.trl.rewards import RewardTransform, place_of, total, transformed
 from rovrl.integrations.trl.state import ResumableTrainer
 from rovrl.loss import MAX_LOG_WEIGHT
 from rovrl.metrics import reward_metrics, weight_metrics
@@ -96,8 +96,8 @@ class RoVRTrainer(ResumableTrainer):
             raise
         except Exception as error:
             raise RovrlError(
-                f"a reward function failed in generation {self._generation}: {type(error).__name__}: {error}. It must "
-                "return one number, or None, per completion. Checkpoints and records of finished steps are kept"
+                f"a reward function failed in generation {self._generation}{place_of(error)}: {type(error).__name__}: {error}. "
+                "It must return one number, or None, per completion. Checkpoints and records of finished steps are kept"
             ) from error
         labels: Sequence[str] = [""] * len(rewards)
         if self.reward_transform is not None and self.is_training:
@@ -224,7 +224,7 @@ class RoVRTrainer(ResumableTrainer):
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """TRL's card, which names the method that ran, with its settings below."""
         super().create_model_card(*args, **kwargs)
-        path = Path(self.args.output_dir) / "README.md"
+        path = Path(str(self.args.output_dir)) / "README.md"
         if self.is_world_process_zero() and path.exists():
             path.write_text(path.read_text() + settings_section(self.args))
 
