@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.describe.description import Description, describe
 from rovrl.audit.judge.certificate import Certificate
 from rovrl.audit.judge.findings import Finding
 from rovrl.audit.measure.ratios import RatioTable
@@ -54,6 +56,11 @@ class AuditResult:
             return "Healthy: nothing is above its threshold."
         codes = ", ".join(finding.code for finding in self.findings)
         return f"{len(self.findings)} finding{'s' * (len(self.findings) > 1)} above threshold: {codes}."
+
+    @cached_property
+    def description(self) -> Description:
+        """Lengths, truncation, diversity, accuracy and the reward functions, read in one more pass when first asked for."""
+        return describe(self.reader, self.rollouts, self.groups, self.reward_channel)
 
     def rewards(self, group: int) -> NDArray[np.float64]:
         """The rewards of one group; NaN where there is no finite one."""

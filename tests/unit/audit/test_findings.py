@@ -115,17 +115,17 @@ def test_only_the_worst_groups_are_written_and_the_total_is_said(tmp_path):
 
 
 def test_texts_beyond_the_budget_are_left_out_and_a_long_one_is_cut(tmp_path, monkeypatch):
-    from rovrl.audit.show import payload
+    from rovrl.audit.show import details
 
-    monkeypatch.setattr(payload, "TEXT_BUDGET", 20_000)
+    monkeypatch.setattr(details, "TEXT_BUDGET", 20_000)
     more = {
-        "completion": ["x" * 10_000 if k == 0 else "short" for k in range(160)],
+        "completion": ["x" * 9_000 + "y" * 1_000 if k == 0 else "short" for k in range(160)],
         "prompt": [f"p{k // 16}" for k in range(160)],
     }
     groups = audit(audit_dumps.table(tmp_path / "run.parquet", audit_dumps.rewards(10, 16), **more)).to_dict()["groups"]
     first = next(group for group in groups if group["id"] == 0)
-    assert first["completions"][0].endswith("[4,000 more characters were cut]")
-    monkeypatch.setattr(payload, "TEXT_BUDGET", 100)
+    assert first["completions"][0] == "x" * 4_000 + " … [4,000 characters were cut here] … " + "x" * 1_000 + "y" * 1_000
+    monkeypatch.setattr(details, "TEXT_BUDGET", 100)
     groups = audit(tmp_path / "run.parquet").to_dict()["groups"]
     assert "completions" in groups[0]
     assert all("completions" not in group for group in groups[2:])

@@ -18,7 +18,10 @@ from rovrl.audit.result import AuditResult
 from rovrl.errors import RovrlError
 from rovrl.output.files import write_text
 
-SCRIPTS = ("estimators.js", "elements.js", "charts.js", "list.js", "group.js", "page.js")
+SCRIPTS = (
+    *("estimators.js", "elements.js", "search.js", "plots.js", "tokens.js", "steps.js", "list.js", "group.js"),
+    *("overview.js", "page.js"),
+)
 _ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import torch
 
 import rovrl
-from rovrl.audit.measure.ratios import weights
-from rovrl.audit.read.rows import Chunk, Notes
+from rovrl.audit.describe.description import Description
 from rovrl.audit.result import AuditResult, plain
+from rovrl.audit.show.details import cut, details
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import GRPO_EPSILON
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
 from rovrl.partition import partition
 from rovrl.robust.correction import quantile_grid
 from rovrl.robust.location import scale_source
-from rovrl.weight import token_scale
 
-FORMAT = 1
-TEXT_BUDGET = 6_000_000
-"""Characters of prompts and completions in one document; the worst groups come first."""
-TEXT_LIMIT = 6_000
-"""Characters of one text; the rest is cut, and the cut is said."""
-TOKEN_BUDGET = 400_000
-"""Token log-ratios in one document."""
+FORMAT = 2
 RATIO_COLUMNS = ("mean", "deviation", "median", "reference", "nu", "lost", "lost_credit", "shift")
 
 
@@ -35,12 +26,12 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
     """The document: verdict, summary, steps, settings, notes, certificate, and the `groups` worst groups."""
     chosen = result.worst(groups)
     settings, which = _settings(result, chosen)
-    details = _details(result, chosen)
+    found = details(result, chosen)
     rows = []
     for group in chosen.tolist():
         row = _group(result, group)
         row["settings"] = which[group]
-        row.update(details.get(group, {}))
+        row.update(found.get(group, {}))
         rows.append(row)
     return plain(
         {
@@ -54,7 +45,8 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
             "summary": asdict(result.summary),
             "notes": [asdict(note) for note in result.notes],
             "certificate": result.certificate.to_dict() if result.certificate else None,
-            "steps": result.steps,
+            "steps": result.steps | result.description.steps,
+            "description": result.description.to_dict(),
             "settings": settings,
             "ratio_settings": _ratio_settings(result.ratio_channel),
             "groups_total": result.summary.groups,
@@ -74,7 +66,7 @@ def _group(result: AuditResult, group: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": group,
         "step": int(rollouts.step[group]),
-        "label": _cut(rollouts.label[group].as_py(), 200) if not rollouts.by_runs else "",
+        "label": cut(rollouts.label[group].as_py(), 120, 60) if not rollouts.by_runs else "",
         "rewards": result.rewards(group),
         "size": int(table.size[group]),
         "finite": int(table.finite[group]),
@@ -90,7 +82,21 @@ def _group(result: AuditResult, group: int) -> dict[str, Any]:
         row["logged"] = rollouts.advantage[span]
     if rollouts.planted is not None:
         row["planted"] = np.flatnonzero(rollouts.planted[span])
-    return row
+    return row | _described(result.description, span)
+
+
+def _described(description: Description, span: slice) -> dict[str, Any]:
+    """What is known of a group's responses beside their rewards; a key that is missing is not known."""
+    responses = description.responses
+    found: dict[str, Any] = {}
+    for name, values in (("lengths", responses.length), ("right", responses.right), ("truncated", responses.truncated)):
+        if values is not None:
+            found[name] = values[span]
+    if responses.copies is not None:
+        found["copies"] = int(np.nansum(responses.copies[span]))
+    if description.functions:
+        found["parts"] = {f.name: responses.parts[f.name][span] for f in description.functions}
+    return found
 
 
 def _settings(result: AuditResult, chosen: np.ndarray) -> tuple[list[dict[str, Any]], dict[int, int]]:
@@ -123,110 +129,3 @@ def _ratio_settings(channel: RatioChannel) -> dict[str, Any]:
 def _grid(num_levels: int) -> dict[str, Any]:
     grid = quantile_grid(num_levels)
     return {"offsets": grid.offsets.tolist(), "density": grid.density}
-
-
-def _details(result: AuditResult, chosen: np.ndarray) -> dict[int, dict[str, Any]]:
-    """Prompt, completions and token log-ratios of the worst groups, read again from the files, within the budgets."""
-    rollouts = result.rollouts
-    by_file: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
-    for group in chosen.tolist():
-        span = rollouts.rows_of(group)
-        for place, (file, row) in enumerate(
-            zip(rollouts.file[span].tolist(), rollouts.row[span].tolist(), strict=True)
-        ):
-            by_file[file][row] = (group, place)
-    found: dict[int, dict[str, Any]] = {}
-    if not rollouts.files:
-        return found
-    want = frozenset({"reward", "text", "advantage"} | ({"tokens"} if result.ratios is not None else set()))
-    for file, rows in sorted(by_file.items()):
-        _read_file(result, file, rows, want, found)
-    _keep_within_budget(found, chosen.tolist())
-    _finish_tokens(found, result.ratio_channel)
-    return found
-
-
-def _read_file(
-    result: AuditResult,
-    file: int,
-    rows: dict[int, tuple[int, int]],
-    want: frozenset[str],
-    found: dict[int, dict[str, Any]],
-) -> None:
-    several = result.reader.row_per_update and "tokens" in want  # the later rows are known by what they say
-    names: dict[object, tuple[int, int]] = {}
-    for chunk in result.reader.chunks(result.rollouts.files[file], want, Notes()):
-        for k, row in enumerate(chunk.row.tolist()):
-            at = rows.get(row)
-            if at is not None:
-                _add_texts(result, chunk, k, at, found)
-                if several:
-                    names[_name(chunk, k)] = at
-            _add_tokens(chunk, k, at or (names.get(_name(chunk, k)) if several else None), found)
-
-
-def _add_texts(
-    result: AuditResult, chunk: Chunk, k: int, at: tuple[int, int], found: dict[int, dict[str, Any]]
-) -> None:
-    group, response = at
-    empty = {"prompt": None, "completions": [None] * int(result.groups.size[group])}
-    entry = found.setdefault(group, empty)
-    if chunk.prompt is not None and entry["prompt"] is None:
-        entry["prompt"] = _cut(chunk.prompt[k].as_py(), TEXT_LIMIT)
-    if chunk.completion is not None:
-        entry["completions"][response] = _cut(chunk.completion[k].as_py(), TEXT_LIMIT)
-
-
-def _name(chunk: Chunk, k: int) -> object:
-    return (int(chunk.step[k]), chunk.group[k].as_py(), chunk.completion[k].as_py(), float(chunk.reward[k]))
-
-
-def _add_tokens(chunk: Chunk, k: int, at: tuple[int, int] | None, found: dict[int, dict[str, Any]]) -> None:
-    if at is None or chunk.log_ratios is None or at[0] not in found:
-        return
-    row = chunk.log_ratios[k]
-    if row is None:
-        return
-    row = row[np.isfinite(row)]
-    clip = chunk.clip[k].tolist() if chunk.clip is not None else [CLIP_LOW, CLIP_HIGH]
-    advantage = float(chunk.advantage[k]) if chunk.advantage is not None else None
-    found[at[0]].setdefault("tokens", []).append(
-        {"response": at[1], "values": row, "clip": clip, "advantage": advantage}
-    )
-
-
-def _keep_within_budget(found: dict[int, dict[str, Any]], order: list[int]) -> None:
-    """Texts and tokens of the worst groups first; beyond the budget a group has its numbers only."""
-    text, tokens = 0, 0
-    for group in order:
-        entry = found.get(group)
-        if entry is None:
-            continue
-        text += len(entry["prompt"] or "") + sum(len(c or "") for c in entry["completions"])
-        tokens += sum(len(row["values"]) for row in entry.get("tokens", []))
-        if text > TEXT_BUDGET:
-            del entry["prompt"], entry["completions"]
-        if tokens > TOKEN_BUDGET:
-            entry.pop("tokens", None)
-
-
-def _finish_tokens(found: dict[int, dict[str, Any]], channel: RatioChannel) -> None:
-    """Adds mean, SoftRoVR and unit to every row of token log-ratios, computed from the digits that are written."""
-    rows = [row for entry in found.values() for row in entry.get("tokens", [])]
-    values = [np.array([float(f"{v:.9g}") for v in row["values"].tolist()]) for row in rows]
-    mean, soft = weights(values, channel)
-    for row, tokens, m, s in zip(rows, values, mean.tolist(), soft.tolist(), strict=True):
-        row.update(values=tokens, mean=m, soft=s, unit=_unit(tokens, channel))
-
-
-def _unit(tokens: np.ndarray, channel: RatioChannel) -> float:
-    if channel.units != "robust" or not len(tokens):
-        return 1.0
-    x = torch.from_numpy(tokens)[None]
-    return float(token_scale(x, torch.ones_like(x, dtype=torch.bool), channel))
-
-
-def _cut(text: str | None, limit: int) -> str | None:
-    if text is None or len(text) <= limit:
-        return text
-    return text[:limit] + f" … [{len(text) - limit:,} more characters were cut]"

@@ -7,7 +7,7 @@ function build(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined) continue;
     node.append(child instanceof Node ? child : document.createTextNode(String(child)));
   }
@@ -22,7 +22,7 @@ function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "\u2013";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 1);
+  if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 1).replace(/\.?0+e/, "e");
   const fixed = value.toPrecision(Math.max(digits, Math.ceil(Math.log10(size + 1e-12))));
   return String(Number(fixed));
 }

@@ -5,29 +5,29 @@ class GroupView {
   constructor(root, document_) {
     this.root = root;
     this.doc = document_;
+    this.words = [];
     refill(root, el("h2", { id: "group-title" }, "One group"), el("p", { class: "muted" }, "Choose a group in the list."));
   }
 
-  show(group) {
+  show(group, words = []) {
     this.group = group;
+    this.words = words;
     this.settings = this.doc.settings[group.settings];
     this.rewards = [...group.rewards];
-    this.before = this.all(group.rewards);
     const first = group.dominating[0] ?? group.rewards.findIndex((r) => r !== null);
     this.moved = first < 0 ? null : first;
     this.touched = false;
     this.plot = el("div", {});
     this.legend = el("ul", { class: "legend" });
     this.table = el("div", { class: "scroll" });
-    this.kept = el("div", { class: "kept" });
+    this.kept = el("div", { class: "scroll" });
     refill(this.root,
       el("button", { id: "back", type: "button", onclick: () => byId("groups").scrollIntoView() }, "\u2190 to the list"),
-      el("h2", { id: "group-title" }, groupName(group)),
+      el("h2", { id: "group-title" }, el("bdi", {}, groupName(group))),
       this.facts(), el("h3", {}, "Rewards"), this.plot, this.legend,
       this.moved === null ? null : this.control(),
-      el("h3", {}, "Advantages"), this.table,
-      el("h3", {}, "Contrast among the other responses that each method keeps"), this.kept,
-      el("p", { class: "muted small", id: "kept-note" }),
+      el("h3", {}, "What each method makes of them"), this.kept, el("p", { class: "muted small", id: "kept-note" }),
+      el("h3", {}, "Advantages, by reward"), this.table,
       this.texts(), this.tokens());
     this.root.scrollTop = 0;
     this.draw();
@@ -38,23 +38,25 @@ class GroupView {
   }
 
   facts() {
-    const g = this.group, parts = [`${g.size} responses`];
+    const g = this.group, parts = [`${g.size} ${g.size === 1 ? "response" : "responses"}`];
     if (g.finite < g.size) parts.push(`${g.size - g.finite} without a finite reward`);
     if (g.tied) parts.push("all rewards equal: no signal under any method");
     if (g.dominating.length) parts.push(`GRPO lost ${percent(g.lost)} of the others' contrast, credit ${percent(g.lost_credit)}`);
-    if (g.flips) parts.push(`${g.flips} sign changes between GRPO and credit`);
+    if (g.flips) parts.push(`${g.flips} ${g.flips === 1 ? "sign change" : "sign changes"} between GRPO and credit`);
+    if (g.copies) parts.push(`${g.copies} responses share their text with another`);
     if (g.fallback && !g.single) parts.push("too small for the declared budget: the reference is the global M-center");
-    if ((g.planted ?? []).length) parts.push(`the run itself planted ${g.planted.length} rewards: ${g.planted.map((i) => i + 1).join(", ")}`);
+    if ((g.planted ?? []).length) parts.push(`planted by the run itself: ${g.planted.map((i) => i + 1).join(", ")}`);
     return el("p", { class: "muted" }, parts.join(" \u00b7 "));
   }
 
   control() {
     const finite = this.group.rewards.filter((r) => r !== null);
-    const low = Math.min(...finite), high = Math.max(...finite), reach = Math.max(high - low, 1e-6, Math.abs(high) * 1e-3);
-    this.range = [low - 1.5 * reach, high + 1.5 * reach];
+    const low = Math.min(...finite), high = Math.max(...finite), reach = Math.max(Math.min(high - low, 1e300), 1e-6, Math.abs(high) * 1e-3);
+    this.range = [low - 1.5 * reach, high + 1.5 * reach].map((v) => Math.max(-1e308, Math.min(1e308, v)));
+    const [a, z] = this.range, at = (t) => a * (1 - t) + z * t;
     this.choice = el("select", { id: "which", "aria-label": "Response to move", onchange: (e) => this.choose(Number(e.target.value)) },
       this.group.rewards.map((r, i) => (r === null ? null : el("option", { value: i }, `response ${i + 1}`))));
-    this.slider = el("input", { id: "slider", class: "slider", type: "range", min: 0, max: 1000, "aria-label": "Its reward, by slider", oninput: () => this.set(this.range[0] + (this.slider.value / 1000) * (this.range[1] - this.range[0])) });
+    this.slider = el("input", { id: "slider", class: "slider", type: "range", min: 0, max: 1000, "aria-label": "Its reward, by slider", oninput: () => this.set(at(this.slider.value / 1000)) });
     this.exact = el("input", { id: "exact", type: "number", step: "any", "aria-label": "Its reward, exactly", oninput: () => { if (this.exact.value !== "" && Number.isFinite(Number(this.exact.value))) this.set(Number(this.exact.value), true); } });
     this.resetButton = el("button", { id: "reset", type: "button", onclick: () => this.reset() }, "Put back");
     return el("div", { class: "control", role: "group", "aria-label": "Move one reward and see what each method does to the others" }, this.choice, this.slider, this.exact, this.resetButton);
@@ -76,6 +78,7 @@ class GroupView {
   reset() {
     if (this.moved === null) return;
     this.set(this.group.rewards[this.moved]);
+    this.slider.focus({ preventScroll: true });
   }
 
   draw(typed = false) {
@@ -83,12 +86,12 @@ class GroupView {
     this.now = now;
     this.centers = centers;
     const known = this.rewards.some((r) => r !== null);
-    refill(this.plot, known ? dotPlot(this.rewards, this.group.rewards, this.touched ? this.moved : null, centers, this.group.dominating, pictureWidth(this.plot)) : "no finite reward");
-    refill(this.legend, [["mean", "mean"], ["median", "median"], ["rovr", "RoVR reference"]].map(([key, title]) => el("li", { class: key }, el("i", { "aria-hidden": "true" }), `${title} ${number(centers[key], 4)}`)));
+    refill(this.plot, known ? dotPlot(this.rewards, this.group.rewards, this.touched ? this.moved : null, centers, this.group.dominating, pictureWidth(this.plot)) : el("p", { class: "muted" }, "No reward of this group is a finite number."));
+    refill(this.legend, known ? [["mean", "mean"], ["median", "median"], ["rovr", "RoVR reference"]].map(([key, title]) => el("li", { class: key }, el("i", { "aria-hidden": "true" }), `${title} ${number(centers[key], 4)}`)) : []);
     if (this.moved !== null) {
-      const value = this.rewards[this.moved];
+      const value = this.rewards[this.moved], [a, z] = this.range;
       this.choice.value = this.moved;
-      this.slider.value = Math.round((1000 * (value - this.range[0])) / (this.range[1] - this.range[0]));
+      this.slider.value = Math.round((1000 * (value / 2 - a / 2)) / (z / 2 - a / 2));
       this.slider.setAttribute("aria-valuetext", number(value));
       if (!typed) this.exact.value = Number(value.toPrecision(12));
       this.resetButton.disabled = !this.touched;
@@ -97,50 +100,72 @@ class GroupView {
     this.drawKept(now);
   }
 
+  out() { return this.touched ? [this.moved] : this.group.dominating; }
+
+  // Bars end where the other responses end: what dominates is cut off there and marked, so that the rest can be seen.
   drawTable(now) {
-    const names = Estimators.NAMES, logged = this.group.logged;
-    const top = Object.fromEntries(names.map((name) => [name, Math.max(1e-12, ...now[name].map(Math.abs))]));
-    const head = el("tr", {}, el("th", { scope: "col" }, "#"), el("th", { scope: "col" }, "reward"),
-      names.map((name) => el("th", { scope: "col" }, TITLES[name])), logged ? el("th", { scope: "col", class: "wide" }, "logged") : null);
-    const rows = this.rewards.map((r, i) => el("tr", { class: this.touched && i === this.moved ? "moved" : null },
-      el("th", { scope: "row" }, i + 1, this.group.dominating.includes(i) ? [" ", el("span", { class: "out", role: "img", "aria-label": "dominates", title: "dominates the group" }, "\u25cf")] : null),
-      el("td", {}, r === null ? "none" : number(r, 4)),
+    const g = this.group, names = Estimators.NAMES, logged = g.logged, out = this.out(), parts = Object.entries(g.parts ?? {});
+    const level = (name) => {
+      const sizes = now[name].map(Math.abs), others = sizes.filter((_, i) => !out.includes(i));
+      return Math.max(1e-12, others.some((v) => v > 0) ? Math.max(...others) : Math.max(...sizes));
+    };
+    const top = Object.fromEntries(names.map((name) => [name, level(name)]));
+    const head = (text, kind) => el("th", { scope: "col", class: kind ?? null }, text);
+    const right = g.right, lengths = g.lengths;
+    const order = this.rewards.map((_, i) => i).sort((a, b) => (this.rewards[b] ?? -Infinity) - (this.rewards[a] ?? -Infinity) || a - b);
+    const rows = order.map((i) => el("tr", { class: this.touched && i === this.moved ? "moved" : null },
+      el("th", { scope: "row" }, i + 1, g.dominating.includes(i) ? [" ", el("span", { class: "out", role: "img", "aria-label": "dominates", title: "dominates the group" }, "\u25cf")] : null),
+      el("td", {}, this.rewards[i] === null ? "none" : number(this.rewards[i], 4)),
       names.map((name) => this.cell(now[name][i], top[name], name, i)),
-      logged ? el("td", { class: "wide muted" }, number(logged[i], 3)) : null));
-    refill(this.table, el("table", { class: "advantages", "aria-label": "Advantages by method" }, el("thead", {}, head), el("tbody", {}, rows)));
+      logged ? el("td", { class: "wide muted" }, number(logged[i], 3)) : null,
+      right ? el("td", { class: "wide" }, right[i] === null ? "\u2013" : right[i] ? "right" : "wrong") : null,
+      lengths ? el("td", { class: "wide muted" }, number(lengths[i], 4)) : null,
+      parts.map(([, values]) => el("td", { class: "wide muted" }, number(values[i], 3)))));
+    refill(this.table, el("table", { class: "advantages", "aria-label": "Advantages by method, the highest reward first" },
+      el("thead", {}, el("tr", {}, head("#"), head("reward"), names.map((name) => head(TITLES[name])), logged ? head("logged", "wide") : null,
+        right ? head("verdict", "wide") : null, lengths ? head(this.doc.description.totals.unit, "wide") : null,
+        parts.map(([name]) => el("th", { scope: "col", class: "wide part", title: name }, el("bdi", {}, name))))),
+      el("tbody", {}, rows)));
   }
 
   cell(value, top, name, i) {
-    const share = (50 * Math.abs(value)) / top;
+    const cut = Math.abs(value) > top * 1.000001, share = 50 * Math.min(1, Math.abs(value) / top), side = value < 0 ? "down" : "up";
     const bar = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
-      svg("rect", { class: value < 0 ? "down" : "up", x: value < 0 ? 50 - share : 50, y: 0, width: share, height: 10 }));
-    return el("td", { class: "cell", "data-method": name, "data-response": i }, bar, el("span", {}, number(value)));
+      svg("rect", { class: side, x: value < 0 ? 50 - share : 50, y: 0, width: share, height: 10 }),
+      cut ? svg("rect", { class: "bar-cut", x: value < 0 ? 3 : 94, y: 0, width: 3, height: 10 }) : null);
+    return el("td", { class: "cell", "data-method": name, "data-response": i, title: cut ? "the bar is cut: it goes on" : null }, bar, el("span", {}, number(value)));
   }
 
   // Against the group without the rewards in question: the dominating ones as saved, or the one that was moved.
   drawKept(now) {
-    const out = this.touched ? [this.moved] : this.group.dominating;
+    const out = this.out();
     const keep = this.rewards.map((r, i) => r !== null && !out.includes(i));
     const without = this.rewards.map((r, i) => (keep[i] ? r : null));
+    const one = out.length === 1, which = out.map((i) => i + 1).join(", ");
     byId("kept-note").textContent = out.length
-      ? `Compared with the same group without response ${out.map((i) => i + 1).join(", ")}.`
+      ? `"Kept" compares with the same group without response ${which}. "On ${one ? "it" : "them"}" is ${one ? "its" : "their"} share of the sum of |advantage|; an even share would be ${percent(out.length / Math.max(1, keep.filter(Boolean).length + out.length))}.`
       : "No reward dominates this group; move one to see what it would do.";
     const known = keep.filter(Boolean).length in this.settings.blocks;
-    refill(this.kept, Estimators.NAMES.map((name) => {
+    const meter = (share, name, say) => [el("td", { class: "meter" }, share === null ? el("span", { class: "muted" }, "\u2013") : el("progress", { max: 1, value: Math.min(1, share), "aria-label": `${TITLES[name]}, ${say}` })), el("td", {}, share === null ? "\u2013" : percent(share))];
+    const rows = Estimators.NAMES.map((name) => {
       const before = known ? Estimators.contrast(Estimators.advantages(name, without, this.settings), keep) : 0;
-      const share = before > 0 ? Estimators.contrast(now[name], keep) / before : null;
-      return el("div", { "data-kept": name }, el("span", {}, TITLES[name]),
-        share === null ? el("span", { class: "muted" }, "no contrast to keep") : el("progress", { max: 1, value: Math.min(1, share), "aria-label": `${TITLES[name]} keeps` }),
-        el("b", {}, share === null ? "\u2013" : percent(share)));
-    }));
+      const kept = before > 0 ? Estimators.contrast(now[name], keep) / before : null;
+      const total = now[name].reduce((sum, v) => sum + Math.abs(v), 0);
+      const taken = out.length && total > 0 ? out.reduce((sum, i) => sum + Math.abs(now[name][i]), 0) / total : null;
+      return el("tr", { "data-kept": name, "data-taken": taken }, el("th", { scope: "row" }, TITLES[name]), meter(kept, name, "contrast kept"), meter(taken, name, "share of advantage on the dominating rewards"));
+    });
+    refill(this.kept, el("table", { class: "kept" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "method"), el("th", { scope: "col", colspan: 2, class: "left" }, "contrast of the others kept"), el("th", { scope: "col", colspan: 2, class: "left" }, `|advantage| on ${one ? "it" : "them"}`))), el("tbody", {}, rows)));
   }
 
   texts() {
     const g = this.group;
     if (g.completions === undefined) return el("p", { class: "muted small" }, "The texts of this group are not in the page: only those of the worst groups are.");
-    const fold = (title, text) => el("details", {}, el("summary", {}, title), el("div", { class: "untrusted", dir: "auto", tabindex: 0, role: "group", "aria-label": title }, text ?? "(none saved)"));
-    return el("section", { "aria-label": "Prompt and responses" }, el("h3", {}, "Prompt and responses"), fold("Prompt", g.prompt),
-      g.completions.map((text, i) => fold(`Response ${i + 1}, reward ${number(g.rewards[i], 4)}`, text)));
+    const fold = (title, text) => el("details", { open: holds(text, this.words) }, el("summary", {}, title, holds(text, this.words) ? el("span", { class: "chip warn" }, "found") : null),
+      el("div", { class: "untrusted", dir: "auto", tabindex: 0, role: "group", "aria-label": title }, text === null ? "(none saved)" : highlighted(text, this.words)));
+    const order = g.rewards.map((_, i) => i).sort((a, b) => (g.rewards[b] ?? -Infinity) - (g.rewards[a] ?? -Infinity) || a - b);
+    const more = (i) => [g.lengths?.[i] != null ? `, ${number(g.lengths[i], 5)} ${this.doc.description.totals.unit}` : "", g.right?.[i] != null ? (g.right[i] ? ", right" : ", wrong") : ""].join("");
+    return el("section", { "aria-label": "Prompt and responses" }, el("h3", {}, "Prompt and responses, the highest reward first"), fold("Prompt", g.prompt),
+      order.map((i) => fold(`Response ${i + 1}: reward ${number(g.rewards[i], 4)}${more(i)}`, g.completions[i])));
   }
 
   tokens() {
@@ -156,7 +181,7 @@ class GroupView {
       el("ul", { class: "legend" }, [["mean", "mean (GSPO)"], ["soft", "SoftRoVR"], ["block", "block centers"], ["clip", "clip band"]].map(([key, text]) => el("li", { class: key }, el("i", { "aria-hidden": "true" }), text))),
       rows.map((row) => {
         const box = el("details", {}, el("summary", {}, title(row), this.branches(row)));
-        box.addEventListener("toggle", () => { if (box.open && !box.querySelector("svg")) box.append(tokenChart(row, this.doc.ratio_settings, pictureWidth(box))); });
+        box.addEventListener("toggle", () => { if (box.open && !box.querySelector("svg")) box.append(tokenView(row, this.doc.ratio_settings, pictureWidth(box))); });
         return box;
       }));
   }

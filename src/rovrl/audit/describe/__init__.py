@@ -1,0 +1,1 @@
+"""What people look for first: lengths, diversity, accuracy and every reward function. It describes; it judges nothing."""

@@ -1,0 +1,185 @@
+"""Every response beside its reward: length, whether it was cut, verdict, copies within the group, and the reward functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.describe import columns
+from rovrl.audit.describe.diversity import LETTERS, distinct_pairs
+from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.rollouts import Rollouts
+from rovrl.audit.read.rows import Columns, Notes, Reader
+from rovrl.audit.read.tables import batches, pc
+from rovrl.output.progress import Progress, silent
+
+Array = NDArray[np.float64]
+AT_LIMIT = 0.002
+"""The longest length of a run counts as its limit if more than this share, and three responses or more, have exactly it."""
+DIVERSITY_TEXTS = 40_000
+"""Texts whose word pairs are counted, spread over the steps: the rest of the measures read everything."""
+COMPLETIONS = ("completion", "output", "response", *Columns.USUAL["completion"])
+
+
+@dataclass
+class Responses:
+    """One entry per response, in the order of `Rollouts`; NaN where a dump does not say. None: the dump has no such thing."""
+
+    unit: str = "tokens"
+    """What `length` counts: tokens where the dump counts or lists them, else characters."""
+    length: Array | None = None
+    truncated: Array | None = None
+    truncated_by: str = ""
+    """How truncation is known, in words."""
+    right: Array | None = None
+    verdict: str = ""
+    """The column of the verdict."""
+    copies: Array | None = None
+    """1 where another response of the group has the same text."""
+    distinct: Array | None = None
+    """Per group: distinct pairs of neighbouring words over all pairs (of the first words of each response)."""
+    parts: dict[str, Array] = field(default_factory=dict)
+    """The reward functions' own values, by column."""
+
+
+def read_responses(reader: Reader, rollouts: Rollouts, progress: Progress = silent) -> Responses:
+    """What the files of a run hold beside the rewards, read in one more pass."""
+    gathered = _Gathered(reader, rollouts)
+    for number, file in enumerate(rollouts.files):
+        progress(number, len(rollouts.files), "responses")
+        mine = np.flatnonzero(rollouts.file == number)
+        if not len(mine):
+            continue
+        place = np.full(int(rollouts.row[mine].max()) + 1, -1, dtype=np.int64)
+        place[rollouts.row[mine]] = mine
+        for batch in batches(file, None, Notes()):
+            gathered.add(batch, place)
+    progress(len(rollouts.files), len(rollouts.files), "responses")
+    return gathered.finish()
+
+
+class _Gathered:
+    """Columns by response, filled batch by batch."""
+
+    def __init__(self, reader: Reader, rollouts: Rollouts) -> None:
+        self.reader, self.rollouts = reader, rollouts
+        self.group = np.repeat(np.arange(rollouts.groups), rollouts.size)
+        self.found: dict[str, Array] = {}
+        self.texts: dict[int, list[str]] = {}
+        self.verdict = ""
+        self.hashes = np.zeros(len(rollouts.reward), dtype=np.int64)
+        self.chosen = _spread_over_steps(rollouts)
+
+    def add(self, batch: Batch, place: NDArray[np.int64]) -> None:
+        """Puts the columns of some rows in their places."""
+        inside = batch.rows < len(place)
+        at = np.where(inside, place[np.minimum(batch.rows, len(place) - 1)], -1)
+        keep = at >= 0
+        if not keep.any():
+            return
+        rows = at[keep]
+        for name, values in self._columns(batch).items():
+            self._column(name)[rows] = values[keep]
+        completion = self._completion(batch.names)
+        if completion is not None:
+            texts = batch.texts(completion)
+            self._column("characters")[rows] = _characters(texts)[keep]
+            self._remember(texts, keep, rows)
+
+    def _completion(self, names: list[str]) -> str | None:
+        given: Columns | None = getattr(self.reader, "columns", None)
+        if given is not None and given.completion in names:
+            return given.completion
+        return columns.named(names, COMPLETIONS)
+
+    def _columns(self, batch: Batch) -> dict[str, Array]:
+        found = {"tokens": columns.lengths(batch), "truncated": columns.cut_short(batch)}
+        verdict = columns.verdict(batch.names)
+        if verdict is not None:
+            self.verdict = verdict
+            found["right"] = columns.as_flags(batch, verdict)
+        for name in columns.reward_parts(batch.names, every_number=self.reader.name in ("trl", "verl", "swift")):
+            values = batch.numbers(name)
+            if np.isfinite(values).any() or f"part {name}" in self.found:
+                found[f"part {name}"] = values
+        return {name: values for name, values in found.items() if values is not None}
+
+    def _column(self, name: str) -> Array:
+        if name not in self.found:
+            self.found[name] = np.full(len(self.rollouts.reward), np.nan)
+        return self.found[name]
+
+    def _remember(self, texts: object, keep: NDArray[np.bool_], rows: NDArray[np.int64]) -> None:
+        words = texts.to_pylist()  # pyright: ignore[reportAttributeAccessIssue]
+        for k, row in zip(np.flatnonzero(keep).tolist(), rows.tolist(), strict=True):
+            self.hashes[row] = hash(words[k]) if words[k] is not None else 0
+            group = int(self.group[row])
+            if self.chosen[group] and words[k] is not None:
+                self.texts.setdefault(group, []).append(words[k][:LETTERS])
+
+    def finish(self) -> Responses:
+        found = self.found
+        unit = "tokens" if np.isfinite(found.get("tokens", np.empty(0))).any() else "characters"
+        length = found.get(unit)
+        out = Responses(unit=unit, length=length, parts=_parts(found))
+        if "truncated" in found:
+            out = replace(out, truncated=found["truncated"], truncated_by="as the dump says")
+        elif unit == "tokens" and length is not None:
+            out = replace(out, **_at_limit(length))
+        right = found.get("right")
+        if right is not None and np.isin(right[np.isfinite(right)], (0.0, 1.0)).all():
+            out = replace(out, right=right, verdict=self.verdict)
+        if "characters" in found:
+            out = replace(out, copies=copies(self.group, self.hashes, found["characters"]))
+            distinct = np.full(self.rollouts.groups, np.nan)
+            for group, texts in self.texts.items():
+                distinct[group] = distinct_pairs(texts)
+            out = replace(out, distinct=distinct)
+        return out
+
+
+def copies(group: NDArray[np.int64], hashes: NDArray[np.int64], known: Array) -> Array:
+    """1 for a response whose text another one of its group has too, 0 for others, NaN without a text."""
+    order = np.lexsort((hashes, group))
+    same = (group[order][1:] == group[order][:-1]) & (hashes[order][1:] == hashes[order][:-1])
+    twin = np.zeros(len(group), dtype=bool)
+    twin[order[1:]] |= same
+    twin[order[:-1]] |= same
+    return np.where(np.isfinite(known), twin.astype(np.float64), np.nan)
+
+
+def _parts(found: dict[str, Array]) -> dict[str, Array]:
+    """The reward functions in the order of the dump; with one alone there is nothing to tell apart."""
+    parts = {name.removeprefix("part "): values for name, values in found.items() if name.startswith("part ")}
+    return parts if len(parts) > 1 else {}
+
+
+def _at_limit(length: Array) -> dict[str, object]:
+    """Truncation told from a pile at the longest length of the run; nothing where there is no pile."""
+    known = length[np.isfinite(length)]
+    longest = known.max() if len(known) else 0.0
+    there = int((known == longest).sum())
+    if there < max(3, AT_LIMIT * len(known)) or (known == longest).all():
+        return {}
+    by = f"told from the {there:,} responses of exactly {longest:,.0f} tokens, the longest of the run"
+    return {
+        "truncated": np.where(np.isfinite(length), (length == longest).astype(np.float64), np.nan),
+        "truncated_by": by,
+    }
+
+
+def _spread_over_steps(rollouts: Rollouts) -> NDArray[np.bool_]:
+    """Which groups' texts are kept for the count of word pairs: as many of every step."""
+    _, rank, count = np.unique(rollouts.step, return_inverse=True, return_counts=True)
+    usual = max(1.0, float(np.median(rollouts.size)))
+    per_step = max(1, int(DIVERSITY_TEXTS / usual / max(len(count), 1)))
+    order = np.argsort(rank, kind="stable")
+    place = np.empty(len(rank), dtype=np.int64)
+    place[order] = np.arange(len(rank)) - np.repeat(np.cumsum(count) - count, count)
+    return place < per_step
+
+
+def _characters(texts: object) -> Array:
+    return pc.utf8_length(texts).cast("float64").to_numpy(zero_copy_only=False)
