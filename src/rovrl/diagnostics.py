@@ -24,6 +24,7 @@ METRICS: dict[str, str] = {
     "credit_bound": "kappa in use",
     "credit_floor": "s_min in use",
     "saturation": "share of responses in groups with contrast whose credit is above 0.9 kappa",
+    "variance_share": "share of the variance of the advantages that one of several reward functions brings",
     "weight_shift": "mean over responses of |SoftRoVR - mean of the token log-ratios|",
     "weight_disagreement": "sum of |SoftRoVR - mean| over sum of |mean|",
     "clip_upper": "share of responses on the upper clipped branch",
@@ -34,11 +35,14 @@ METRICS: dict[str, str] = {
 """Name (without the prefix `rovr/`) -> what it is; docs/metrics.md says what a healthy run shows."""
 
 
-def metric(name: str) -> str:
-    """The logged name of a metric, `rovr/<name>`; an unknown one is a KeyError, so that no second spelling arises."""
+def metric(name: str, function: str | None = None) -> str:
+    """The logged name of a metric, `rovr/<name>`, or `rovr/<name>/<function>` for one reward function of several.
+
+    An unknown one is a KeyError, so that no second spelling arises.
+    """
     if name not in METRICS:
         raise KeyError(f"{name!r} is not in rovrl.diagnostics.METRICS")
-    return PREFIX + name
+    return PREFIX + name + ("" if function is None else f"/{function}")
 
 
 def contrast(advantages: Float[Tensor, "*batch group"], keep: Bool[Tensor, "*batch group"]) -> Float[Tensor, "*batch"]:

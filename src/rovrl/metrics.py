@@ -7,7 +7,7 @@ have advantage 0, and a divisor that is the floor says nothing about the rewards
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -26,13 +26,19 @@ WEIGHT_METRICS = ("weight_shift", "weight_disagreement", "clip_upper", "clip_low
 """The names that `weight_metrics` fills."""
 
 
-def reward_metrics(info: Explanation) -> dict[str, float]:
+PER_FUNCTION = ("credit_bound", "nonfinite_rate", "tied_rate", "variance_share")
+"""The names that are also logged for each reward function, where there are several."""
+
+
+def reward_metrics(info: Explanation, functions: Sequence[str] = ()) -> dict[str, float]:
     """What the reward channel did to one gathered batch, `rovr/<name>` -> value; a mean over nothing is left out.
 
-    With several reward functions each value is the mean over the functions that have one, weighted by |w_k|.
+    With several reward functions each value is the mean over the functions that have one, weighted by |w_k|, and each
+    function has its own `rovr/<name>/<function>` (`functions`: their names; without them 1, 2, ...).
     """
     if info.parts:
-        return _weighted([reward_metrics(part) for part in info.parts], [abs(weight) for weight in info.weights])
+        parts = [reward_metrics(part) for part in info.parts]
+        return _weighted(parts, [abs(weight) for weight in info.weights]) | _by_function(info, parts, functions)
     found = {
         "fallback_rate": _mean(info.fallback[info.finite_size >= 2]),
         "tied_rate": _mean(info.tied),
@@ -46,6 +52,30 @@ def reward_metrics(info: Explanation) -> dict[str, float]:
     if info.method == "credit":
         found |= _credit_metrics(info)
     return {metric(name): float(value) for name, value in found.items() if value is not None and value == value}
+
+
+def _by_function(info: Explanation, parts: list[dict[str, float]], functions: Sequence[str]) -> dict[str, float]:
+    """The metrics of `PER_FUNCTION`; functions of the same name are numbered, so that none hides another."""
+    names = list(functions) or [str(k) for k in range(1, len(parts) + 1)]
+    names = [f"{name}_{k}" if names.count(name) > 1 else name for k, name in enumerate(names, start=1)]
+    found = {}
+    for name, part, share in zip(names, parts, _variance_shares(info), strict=True):
+        values = part | ({} if math.isnan(share) else {metric("variance_share"): share})
+        found |= {metric(each, name): values[metric(each)] for each in PER_FUNCTION if metric(each) in values}
+    return found
+
+
+def _variance_shares(info: Explanation) -> list[float]:
+    """Cov(w_k A_k, A) / Var(A) over the scored responses: sums to 1, negative for a function that the others outvote.
+
+    NaN where A does not vary.
+    """
+    weights = torch.tensor(info.weights, dtype=torch.float64, device=info.advantages.device)
+    columns = torch.stack([part.advantages.double() for part in info.parts])[:, info.finite] * weights.unsqueeze(-1)
+    columns = columns - columns.mean(-1, keepdim=True)
+    whole = columns.sum(0)
+    variance = whole.square().sum()
+    return torch.where(variance > 0, (columns * whole).sum(-1) / variance, math.nan).tolist()
 
 
 def _reference_metrics(info: Explanation) -> dict[str, float]:

@@ -75,6 +75,8 @@ class RewardRun:
         """How many steps were taken."""
         self.last: Explanation | None = None
         """What the latest step did; None before the first."""
+        self.functions: Sequence[str] = ()
+        """The names of the reward functions, for the metrics of each where there are several."""
         self._memory: list[Memory] = []  # one per reward function
 
     def advantages(
@@ -121,7 +123,7 @@ class RewardRun:
 
     def metrics(self) -> dict[str, float]:
         """The numbers of docs/metrics.md about the latest step, `rovr/<name>` -> value; {} before the first."""
-        return {} if self.last is None else reward_metrics(self.last)
+        return {} if self.last is None else reward_metrics(self.last, self.functions)
 
     def partition_seed(self, training: bool = True) -> int:
         """The seed of this step's random blocks: the same on every rank and after a resume."""

@@ -98,7 +98,10 @@ REFUSED = {
     "negative upper clip": ({"epsilon_high": -0.1}, "epsilon_high at least 0"),
     "scale_rewards": ({"scale_rewards": "none"}, "scale_rewards='none' would be ignored"),
     "scale_rewards batch": ({"scale_rewards": "batch"}, "scale_rewards='batch' would be ignored"),
-    "aggregation": ({"multi_objective_aggregation": "normalize_then_sum"}, "multi_objective_aggregation.*ignored"),
+    "aggregation": (
+        {"multi_objective_aggregation": "best"},
+        "multi_objective_aggregation must be 'sum_then_normalize'",
+    ),
     "unknown advantage": ({"advantage": "best"}, "advantage must be one of .*credit"),
     "unknown weight": ({"weight": "best"}, "weight must be one of .*soft_rovr"),
     "advantage without channel": ({"reward_channel": None, "advantage": "loo"}, "advantage='loo' would be ignored"),

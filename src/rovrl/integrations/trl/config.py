@@ -9,18 +9,20 @@ from typing import Any
 
 import torch
 
-from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
-from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import METHODS
+from rovrl.integrations.trl.checks import (
+    ADVANTAGE_NAMES,
+    PER_FUNCTION,
+    WEIGHT_NAMES,
+    check_ratio_channel,
+    check_reward_channel,
+    warn_of_fallback,
+)
 from rovrl.integrations.trl.installed import GRPOConfig
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
-from rovrl.partition import fallback_sentence
 
 TOKEN_CLIP = 0.2
 """TRL's own epsilon, for token-level losses."""
-ADVANTAGE_NAMES = (*METHODS, *(name for name in PEER_ADVANTAGES if name not in METHODS))
-WEIGHT_NAMES = ("soft_rovr", *PEER_WEIGHTS)
 
 logger = logging.getLogger("rovrl")
 
@@ -73,10 +75,10 @@ class RoVRConfig(GRPOConfig):
         self._run_without_accelerator()
         super().__post_init__()
         reward, ratio = self.reward_settings, self.ratio_settings
-        _check_reward_channel(self, reward)
-        _check_ratio_channel(self, ratio)
+        check_reward_channel(self, reward)
+        check_ratio_channel(self, ratio)
         if reward is not None and self.advantage in ("credit", "center") and self.process_index == 0:
-            _warn_of_fallback(reward, self.num_generations or 0)
+            warn_of_fallback(reward, self.num_generations or 0)
 
     @property
     def reward_settings(self) -> RewardChannel | None:
@@ -87,6 +89,11 @@ class RoVRConfig(GRPOConfig):
     def ratio_settings(self) -> RatioChannel | None:
         """The ratio channel, checked; None if it is off."""
         return None if self.ratio_channel is None else RatioChannel.from_dict(_mapping("ratio_channel", self))
+
+    @property
+    def credit_per_function(self) -> bool:
+        """Whether each reward function gets credit of its own, and these are summed up; if not, the sum gets credit."""
+        return self.multi_objective_aggregation == PER_FUNCTION
 
     @property
     def updates_see_moved_policy(self) -> bool:
@@ -116,6 +123,8 @@ class RoVRConfig(GRPOConfig):
             "steps_per_generation",
             "gradient_accumulation_steps",
             "num_iterations",
+            "reward_weights",
+            "multi_objective_aggregation",
             "importance_sampling_level",
             "loss_type",
             "epsilon",
@@ -186,58 +195,3 @@ def _mapping(name: str, config: RoVRConfig) -> dict[str, Any]:
             f"{name} must be a {name.title().replace('_', '')}, a dict of its fields, or None, not {value!r}"
         )
     return value
-
-
-def _check_reward_channel(config: RoVRConfig, channel: RewardChannel | None) -> None:
-    if config.advantage not in ADVANTAGE_NAMES:
-        raise ValueError(f"advantage must be one of {', '.join(ADVANTAGE_NAMES)}, not {config.advantage!r}")
-    if channel is None:
-        if config.advantage != "credit":
-            raise ValueError(
-                f"advantage={config.advantage!r} would be ignored with reward_channel=None (TRL's own advantage): "
-                "set reward_channel={} or leave advantage out"
-            )
-        return
-    if config.scale_rewards != "group":
-        raise ValueError(
-            f"scale_rewards={config.scale_rewards!r} would be ignored: the reward channel has its own scale. "
-            "Leave it out, or set reward_channel=None for TRL's own advantage"
-        )
-    if config.multi_objective_aggregation != "sum_then_normalize":
-        raise ValueError(
-            f"multi_objective_aggregation={config.multi_objective_aggregation!r} would be ignored: the reward channel "
-            "works on the weighted sum of the rewards. Leave it out, or set reward_channel=None"
-        )
-
-
-def _check_ratio_channel(config: RoVRConfig, channel: RatioChannel | None) -> None:
-    if config.weight not in WEIGHT_NAMES:
-        raise ValueError(f"weight must be one of {', '.join(WEIGHT_NAMES)}, not {config.weight!r}")
-    if channel is None:
-        if config.weight != "soft_rovr":
-            raise ValueError(
-                f"weight={config.weight!r} would be ignored with ratio_channel=None (the plain mean): "
-                "set ratio_channel={} or leave weight out"
-            )
-        return
-    if config.importance_sampling_level != "sequence":
-        raise ValueError(
-            f"importance_sampling_level={config.importance_sampling_level!r} has no sequence weight for the ratio channel "
-            "to estimate: set importance_sampling_level='sequence', or ratio_channel=None"
-        )
-    if config.loss_type in ("cispo", "vespo"):
-        raise ValueError(
-            f"loss_type={config.loss_type!r} uses the token log-probabilities beside the sequence weight, so the ratio "
-            "channel would change something else: use grpo, bnpo, dr_grpo, dapo, luspo or sapo, or set ratio_channel=None"
-        )
-    if config.use_liger_kernel:
-        raise ValueError(
-            "use_liger_kernel=True can replace the loss that the ratio channel works in: leave it out (TRL: "
-            "model_init_kwargs={'use_kernels': True}), or set ratio_channel=None"
-        )
-
-
-def _warn_of_fallback(channel: RewardChannel, group: int) -> None:
-    text = fallback_sentence(channel, group)
-    if text:
-        logger.warning(f"num_generations={group} {text}")

@@ -1,4 +1,4 @@
-"""The rewards of one gathered generation: their weighted sum, and a transformation that says what it did."""
+"""The rewards of one gathered generation: what the reward channel gets of them, and a transformation that says what it did."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def total(per_function: Tensor, weights: Tensor) -> Tensor:
     values = per_function.detach().double().cpu()
     summed = (values * weights.double().cpu()).nansum(-1)
     return torch.where(values.isnan().all(-1), torch.nan, summed)
+
+
+def channel_input(per_function: Tensor, weights: Tensor, credit_per_function: bool) -> tuple[Tensor, Tensor | None]:
+    """(rewards, weights) as `RewardRun` takes them: the weighted sum alone, or each function's own with the weights."""
+    if not credit_per_function:
+        return total(per_function, weights), None
+    return per_function.detach().double().cpu(), weights.double().cpu()
 
 
 def transformed(transform: RewardTransform, rewards: Tensor, generation: int) -> tuple[Tensor, list[str]]:

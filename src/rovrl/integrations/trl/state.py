@@ -27,6 +27,8 @@ class ResumableTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         channel = self.args.reward_settings
         self.reward_run = None if channel is None else RewardRun(channel, seed=self.args.seed)
+        if self.reward_run is not None:
+            self.reward_run.functions = self.reward_func_names
         self._generation = 0
         self._before_generation = self._state()
 

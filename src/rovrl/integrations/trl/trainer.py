@@ -21,9 +21,10 @@ from rovrl.diagnostics import metric
 from rovrl.errors import RovrlError
 from rovrl.explanation import Explanation
 from rovrl.integrations.trl.card import card, settings_section
+from rovrl.integrations.trl.checks import check_inputs
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.records import Recorder, recorder_for, responses_of
-from rovrl.integrations.trl.rewards import RewardTransform, place_of, total, transformed
+from rovrl.integrations.trl.rewards import RewardTransform, channel_input, place_of, total, transformed
 from rovrl.integrations.trl.state import ResumableTrainer
 from rovrl.loss import MAX_LOG_WEIGHT
 from rovrl.metrics import reward_metrics, weight_metrics
@@ -65,7 +66,7 @@ class RoVRTrainer(ResumableTrainer):
             args = RoVRConfig(f"{name.rstrip('/').split('/')[-1] or 'model'}-RoVR-GSPO")
         if not isinstance(args, RoVRConfig):
             raise TypeError(f"RoVRTrainer needs a RoVRConfig (with any field of GRPOConfig), not {type(args).__name__}")
-        _check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
+        check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
         self._name, self._paper, self._tag_names = card(args)
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.reward_transform = reward_transform
@@ -113,7 +114,7 @@ class RoVRTrainer(ResumableTrainer):
         assert self._gathered is not None
         (per_function, labels), self._gathered = self._gathered, None
         rewards = total(per_function, self.reward_weights)
-        info = None if self.reward_run is None else self._explain(self.reward_run, rewards, training)
+        info = None if self.reward_run is None else self._explain(self.reward_run, per_function, training)
         if info is not None:
             self._replace_advantages(info.advantages, output)
         if training:
@@ -122,12 +123,13 @@ class RoVRTrainer(ResumableTrainer):
                 self._recorder.begin(responses_of(self, rewards, labels, info))
         return output
 
-    def _explain(self, run: RewardRun, rewards: Tensor, training: bool) -> Explanation:
+    def _explain(self, run: RewardRun, per_function: Tensor, training: bool) -> Explanation:
         group = self.num_generations if training else self.num_generations_eval
-        ids = torch.arange(len(rewards)) // int(group or 1)
+        ids = torch.arange(len(per_function)) // int(group or 1)
         method = baselines.ADVANTAGES.get(self.args.advantage, self.args.advantage)
-        info = (run.explain if training else run.evaluate)(rewards, ids, method=method)
-        self._add_metrics(reward_metrics(info))
+        rewards, weights = channel_input(per_function, self.reward_weights, self.args.credit_per_function)
+        info = (run.explain if training else run.evaluate)(rewards, ids, weights=weights, method=method)
+        self._add_metrics(reward_metrics(info, run.functions))
         if training:
             blocks = {size: blocks.members for size, blocks in info.blocks.items()}
             logger.info(f"generation {self._generation}: partition seed {run.partition_seed()}, blocks {blocks}")
@@ -231,18 +233,3 @@ class RoVRTrainer(ResumableTrainer):
     def _warn(self, sentence: str) -> None:
         if self.accelerator.is_main_process:
             logger.warning(sentence)
-
-
-def _check_inputs(model: Any, args: RoVRConfig, train_dataset: Any, others: dict[str, Any]) -> None:
-    columns = getattr(train_dataset, "column_names", None)
-    if columns and "prompt" not in columns and others.get("environment_factory") is None:
-        raise ValueError(
-            f"train_dataset must have a column 'prompt', and has {', '.join(columns)}: rename one with "
-            "dataset.rename_column(old, 'prompt')"
-        )
-    adapter = others.get("peft_config") is not None or hasattr(model, "peft_config")
-    if args.beta != 0 and not isinstance(model, str) and not adapter and not model.config._name_or_path:
-        raise ValueError(
-            f"beta={args.beta} needs a reference model, which TRL loads again by the model's path, and this model has none: "
-            "save it with model.save_pretrained(path) and load it from there, or set beta=0"
-        )

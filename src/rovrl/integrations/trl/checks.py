@@ -1,0 +1,96 @@
+"""Settings and inputs that would silently do something else, refused or told in a sentence before the first rollout."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
+from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
+from rovrl.config import RatioChannel, RewardChannel
+from rovrl.credit import METHODS
+from rovrl.partition import fallback_sentence
+
+if TYPE_CHECKING:
+    from rovrl.integrations.trl.config import RoVRConfig
+
+ADVANTAGE_NAMES = (*METHODS, *(name for name in PEER_ADVANTAGES if name not in METHODS))
+WEIGHT_NAMES = ("soft_rovr", *PEER_WEIGHTS)
+SUMMED, PER_FUNCTION = AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
+"""TRL's names for the two orders in which rewards of several functions are summed up and made advantages."""
+
+logger = logging.getLogger("rovrl")
+
+
+def check_reward_channel(config: RoVRConfig, channel: RewardChannel | None) -> None:
+    """A ValueError if a setting of the reward channel is unknown or would be ignored."""
+    if config.advantage not in ADVANTAGE_NAMES:
+        raise ValueError(f"advantage must be one of {', '.join(ADVANTAGE_NAMES)}, not {config.advantage!r}")
+    if channel is None:
+        if config.advantage != "credit":
+            raise ValueError(
+                f"advantage={config.advantage!r} would be ignored with reward_channel=None (TRL's own advantage): "
+                "set reward_channel={} or leave advantage out"
+            )
+        return
+    if config.scale_rewards != "group":
+        raise ValueError(
+            f"scale_rewards={config.scale_rewards!r} would be ignored: the reward channel has its own scale. "
+            "Leave it out, or set reward_channel=None for TRL's own advantage"
+        )
+    if config.multi_objective_aggregation not in AGGREGATIONS:
+        raise ValueError(
+            f"multi_objective_aggregation must be {SUMMED!r} (credit of the weighted sum) or {PER_FUNCTION!r} (credit per "
+            f"reward function, then the weighted sum), not {config.multi_objective_aggregation!r}"
+        )
+
+
+def check_ratio_channel(config: RoVRConfig, channel: RatioChannel | None) -> None:
+    """A ValueError if the loss has no sequence weight that the ratio channel could estimate."""
+    if config.weight not in WEIGHT_NAMES:
+        raise ValueError(f"weight must be one of {', '.join(WEIGHT_NAMES)}, not {config.weight!r}")
+    if channel is None:
+        if config.weight != "soft_rovr":
+            raise ValueError(
+                f"weight={config.weight!r} would be ignored with ratio_channel=None (the plain mean): "
+                "set ratio_channel={} or leave weight out"
+            )
+        return
+    if config.importance_sampling_level != "sequence":
+        raise ValueError(
+            f"importance_sampling_level={config.importance_sampling_level!r} has no sequence weight for the ratio channel "
+            "to estimate: set importance_sampling_level='sequence', or ratio_channel=None"
+        )
+    if config.loss_type in ("cispo", "vespo"):
+        raise ValueError(
+            f"loss_type={config.loss_type!r} uses the token log-probabilities beside the sequence weight, so the ratio "
+            "channel would change something else: use grpo, bnpo, dr_grpo, dapo, luspo or sapo, or set ratio_channel=None"
+        )
+    if config.use_liger_kernel:
+        raise ValueError(
+            "use_liger_kernel=True can replace the loss that the ratio channel works in: leave it out (TRL: "
+            "model_init_kwargs={'use_kernels': True}), or set ratio_channel=None"
+        )
+
+
+def warn_of_fallback(channel: RewardChannel, group: int) -> None:
+    """Tells if groups of this size do not carry the declared budget."""
+    text = fallback_sentence(channel, group)
+    if text:
+        logger.warning(f"num_generations={group} {text}")
+
+
+def check_inputs(model: Any, args: RoVRConfig, train_dataset: Any, others: dict[str, Any]) -> None:
+    """A ValueError if the dataset has no prompts, or the model no path from which a reference could be loaded."""
+    columns = getattr(train_dataset, "column_names", None)
+    if columns and "prompt" not in columns and others.get("environment_factory") is None:
+        raise ValueError(
+            f"train_dataset must have a column 'prompt', and has {', '.join(columns)}: rename one with "
+            "dataset.rename_column(old, 'prompt')"
+        )
+    adapter = others.get("peft_config") is not None or hasattr(model, "peft_config")
+    if args.beta != 0 and not isinstance(model, str) and not adapter and not model.config._name_or_path:
+        raise ValueError(
+            f"beta={args.beta} needs a reference model, which TRL loads again by the model's path, and this model has none: "
+            "save it with model.save_pretrained(path) and load it from there, or set beta=0"
+        )
