@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
 from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import METHODS
 from rovrl.partition import fallback_sentence
-
-if TYPE_CHECKING:
-    from rovrl.integrations.trl.config import RoVRConfig
 
 ADVANTAGE_NAMES = (*METHODS, *(name for name in PEER_ADVANTAGES if name not in METHODS))
 WEIGHT_NAMES = ("soft_rovr", *PEER_WEIGHTS)
@@ -22,7 +19,7 @@ SUMMED, PER_FUNCTION = AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum
 logger = logging.getLogger("rovrl")
 
 
-def check_reward_channel(config: RoVRConfig, channel: RewardChannel | None) -> None:
+def check_reward_channel(config: Any, channel: RewardChannel | None) -> None:
     """A ValueError if a setting of the reward channel is unknown or would be ignored."""
     if config.advantage not in ADVANTAGE_NAMES:
         raise ValueError(f"advantage must be one of {', '.join(ADVANTAGE_NAMES)}, not {config.advantage!r}")
@@ -45,7 +42,7 @@ def check_reward_channel(config: RoVRConfig, channel: RewardChannel | None) -> N
         )
 
 
-def check_ratio_channel(config: RoVRConfig, channel: RatioChannel | None) -> None:
+def check_ratio_channel(config: Any, channel: RatioChannel | None) -> None:
     """A ValueError if the loss has no sequence weight that the ratio channel could estimate."""
     if config.weight not in WEIGHT_NAMES:
         raise ValueError(f"weight must be one of {', '.join(WEIGHT_NAMES)}, not {config.weight!r}")
@@ -80,7 +77,7 @@ def warn_of_fallback(channel: RewardChannel, group: int) -> None:
         logger.warning(f"num_generations={group} {text}")
 
 
-def check_inputs(model: Any, args: RoVRConfig, train_dataset: Any, others: dict[str, Any]) -> None:
+def check_inputs(model: Any, args: Any, train_dataset: Any, others: dict[str, Any]) -> None:
     """A ValueError if the dataset has no prompts, or the model no path from which a reference could be loaded."""
     columns = getattr(train_dataset, "column_names", None)
     if columns and "prompt" not in columns and others.get("environment_factory") is None:
