@@ -1,6 +1,6 @@
 """One rank of a run of RoVRTrainer whose responses do not depend on how many ranks there are: `python trl_ranks.py OUT`.
 
-Started by tests/integration/test_trl_distributed.py, alone or under torchrun.
+Started by tests/integration/trl/test_distributed.py, alone or under torchrun.
 """
 
 import json

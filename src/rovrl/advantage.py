@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.config import RewardChannel
-from rovrl.credit import METHODS, Credit
+from rovrl.credit import FORMULAS, Credit
 from rovrl.explanation import Explanation, weighted_sum
 from rovrl.groups import GroupIds, Rewards, as_rewards, buckets, group_codes
 from rovrl.partition import GivenBlocks, Partitions
@@ -94,8 +94,8 @@ def explain_groups(
     method: str | Advantage = "credit",
 ) -> Explanation:
     """`explain` for the rewards of one function, with the partitions that all functions share."""
-    if isinstance(method, str) and method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)} or a function, not {method!r}")
+    if isinstance(method, str) and method not in FORMULAS:
+        raise ValueError(f"method must be one of {', '.join(FORMULAS)} or a function, not {method!r}")
     group, num_groups = group_codes(group_ids, len(values))
     group, finite = group.to(values.device), values.isfinite()
     x = torch.where(finite, values, 0.0).double()
@@ -161,7 +161,7 @@ def _dense(name: str) -> Advantage:
         return explain_groups(rows.flatten(), ids, channel, partitions, name).advantages.view(values.shape)
 
     advantage.__name__ = name
-    advantage.__doc__ = f"Advantages of groups on the last axis: {METHODS[name].__doc__}"
+    advantage.__doc__ = f"Advantages of groups on the last axis: {FORMULAS[name].__doc__}"
     return advantage
 
 
@@ -175,10 +175,10 @@ def _of_whole_groups(
     size = rewards.shape[-1]
     blocks, _ = partitions[_to_cut(size, method)]
     _, settings = _settings([rewards], {size: blocks}, channel, method)
-    return METHODS[method](rewards, blocks, settings[size]).advantages
+    return FORMULAS[method](rewards, blocks, settings[size]).advantages
 
 
-ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in METHODS}
+ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in FORMULAS}
 """Name -> function of (rewards [..., group], channel, *, blocks=None, generator=None) -> advantages of the same shape."""
 
 
@@ -207,6 +207,6 @@ def _source(blocks: Sequence[Blocks], channel: RewardChannel) -> str:
 
 def _apply(method: str | Advantage, rewards: Tensor, blocks: Blocks, channel: RewardChannel) -> Credit:
     if isinstance(method, str):
-        return METHODS[method](rewards, blocks, channel)
+        return FORMULAS[method](rewards, blocks, channel)
     nothing = torch.zeros_like(rewards[:, 0])
     return Credit(method(rewards, channel, blocks=blocks), nothing, nothing)

@@ -35,7 +35,7 @@ class Credit:
     nu: Float[Tensor, " batch"] | None = None
 
 
-Method = Callable[[Tensor, Blocks, RewardChannel], Credit]
+Formula = Callable[[Tensor, Blocks, RewardChannel], Credit]
 
 
 def credit_map(u: Float[Tensor, "*n"], bound: float | Tensor) -> Float[Tensor, "*n"]:
@@ -114,7 +114,7 @@ def _floor_of_others(rewards: Tensor, channel: RewardChannel) -> Tensor:
     return (ADAPTIVE_FLOOR * spread_of_others(rewards)).clamp(min=ADAPTIVE_LEAST)
 
 
-METHODS: dict[str, Method] = {"grpo": grpo, "center": center, "loo": leave_one_out, "credit": credit}
+FORMULAS: dict[str, Formula] = {"grpo": grpo, "center": center, "loo": leave_one_out, "credit": credit}
 """Name -> the formula on finite groups with given blocks; `ADVANTAGES` adds everything around it."""
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rovrl import RewardChannel, contrast, rovr
 from rovrl import guarantees as g
-from rovrl.credit import METHODS
+from rovrl.credit import FORMULAS
 from rovrl.robust.blocks import Blocks
 
 rewards_ = st.lists(st.floats(-100, 100), min_size=2, max_size=24)
@@ -76,7 +76,7 @@ def test_the_largest_mean_rms_advantage_is_attained():
 def test_a_robust_center_with_a_raw_scale_goes_to_its_limit(group, sign, generator):
     rewards = torch.randn(50, group, generator=generator, dtype=torch.float64)
     rewards[:, 0] = sign * 1e9
-    advantages = METHODS["center"](rewards, Blocks.contiguous(group, 3), RewardChannel()).advantages
+    advantages = FORMULAS["center"](rewards, Blocks.contiguous(group, 3), RewardChannel()).advantages
     limit = g.center_only_limit(group)
     assert torch.allclose(advantages[:, 0], torch.tensor(sign * limit.focal, dtype=torch.float64), atol=1e-6)
     assert float(advantages[:, 1:].abs().max()) <= limit.clean + 1e-6

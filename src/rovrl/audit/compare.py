@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.read.rows import Notes
-from rovrl.audit.result import AuditResult, plain
+from rovrl.audit.result import AuditResult
 from rovrl.audit.run import audit
+from rovrl.output.files import plain
 from rovrl.output.intervals import bootstrap, draws, limits, resampled
 
 REPLICATES = 2000

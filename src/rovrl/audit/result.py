@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.measure.totals import Summary
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Note, Reader
+from rovrl.audit.show.page import write
+from rovrl.audit.show.payload import payload
+from rovrl.audit.show.summary import text
 from rovrl.config import RatioChannel, RewardChannel
 
 
@@ -89,35 +92,12 @@ class AuditResult:
 
     def to_dict(self, groups: int = 5000) -> dict[str, Any]:
         """Everything the page shows, as plain values (strict JSON: no NaN): `groups` worst groups, with texts of some."""
-        from rovrl.audit.show.payload import payload
-
         return payload(self, groups)
 
     def write(self, directory: str | Path, groups: int = 5000) -> tuple[Path, Path]:
         """Writes audit.html and audit.json into `directory`; their paths."""
-        from rovrl.audit.show.page import write
-
         return write(self, Path(directory), groups)
 
     def show(self) -> str:
         """The terminal summary as text."""
-        from rovrl.audit.show.summary import text
-
         return text(self)
-
-
-def plain(value: Any) -> Any:
-    """`value` as strict JSON values: arrays as lists, NaN and infinities as null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if hasattr(value, "__dataclass_fields__"):
-        return plain(asdict(value))
-    return str(value) if isinstance(value, Path) else value

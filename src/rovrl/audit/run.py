@@ -28,7 +28,7 @@ from rovrl.audit.read.verl import VerlReader
 from rovrl.audit.result import AuditResult
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import GRPO_EPSILON, METHODS
+from rovrl.credit import FORMULAS, GRPO_EPSILON
 from rovrl.errors import RovrlError
 from rovrl.output.progress import Progress, silent
 from rovrl.partition import partition
@@ -198,7 +198,7 @@ def _trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, Rew
         "grpo": (rewards - rewards.mean(-1, keepdim=True)) / (deviation + TRL_EPSILON),
         "dr_grpo": PEERS["dr_grpo"](rewards),
         "rloo": PEERS["rloo"](rewards),
-        "credit": METHODS["credit"](rewards, blocks, channel).advantages,
+        "credit": FORMULAS["credit"](rewards, blocks, channel).advantages,
         "median_mad": PEERS["median_mad"](rewards),
     }
     with np.errstate(invalid="ignore"):

@@ -6,9 +6,9 @@ import argparse
 import importlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict
 
+from rovrl.doctor.remark import Remark
 from rovrl.errors import RovrlError
 
 EXAMPLE = """\
@@ -26,17 +26,7 @@ Give the engine's settings as you give them to the run. Exit status: 0 nothing w
 """
 
 CHECKS = {"verl": "rovrl.doctor.verl", "trl": "rovrl.doctor.trl"}
-"""engine -> module with `check(args) -> Iterator[Finding]`."""
-
-Level = Literal["ok", "note", "warning", "problem"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at: `problem` = the run fails or is not the method; `warning` = it likely is not."""
-
-    level: Level
-    text: str
+"""engine -> module with `check(args) -> Iterator[Remark]`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if counts["problem"] else 0
 
 
-def check(args: argparse.Namespace) -> Iterator[Finding]:
+def check(args: argparse.Namespace) -> Iterator[Remark]:
     """The findings for `args.engine`."""
     return importlib.import_module(CHECKS[args.engine]).check(args)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points, version
 from typing import Any
 
-from rovrl.doctor.cli import Finding
+from rovrl.doctor.remark import Remark
 from rovrl.errors import RovrlError
 
 TESTED_VERL = ("0.9", "0.10")
@@ -19,30 +19,30 @@ UNDECLARED = ("transfer_queue", "zmq", "msgspec", "cachetools", "uvicorn", "fast
 """What verl's default trainer imports and its package does not require."""
 
 
-def installation() -> Iterator[Finding]:
+def installation() -> Iterator[Remark]:
     """verl's version, the packages that its trainer needs, the plugin in this process."""
     from packaging.version import Version
 
     installed, (first, beyond) = version("verl"), TESTED_VERL
     if Version(first) <= Version(installed) < Version(beyond):
-        yield Finding("ok", f"verl {installed}")
+        yield Remark("ok", f"verl {installed}")
     else:
-        yield Finding("warning", f"verl {installed} is installed; tested with {first} up to (not including) {beyond}")
+        yield Remark("warning", f"verl {installed} is installed; tested with {first} up to (not including) {beyond}")
     missing = [name for name in UNDECLARED if importlib.util.find_spec(name) is None]
     if missing:
-        yield Finding("problem", f"verl's trainer needs {', '.join(missing)}: pip install 'rovrl[verl]'")
+        yield Remark("problem", f"verl's trainer needs {', '.join(missing)}: pip install 'rovrl[verl]'")
     yield _plugin()
     from rovrl.integrations.verl.compat import trl_lacks_value_head
 
     if trl_lacks_value_head():
-        yield Finding("note", f"trl {version('trl')} has no value-head model, so verl is told that trl is absent")
+        yield Remark("note", f"trl {version('trl')} has no value-head model, so verl is told that trl is absent")
 
 
-def _plugin() -> Finding:
+def _plugin() -> Remark:
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
     if "rovr" in ADV_ESTIMATOR_REGISTRY and "rovr_gspo" in POLICY_LOSS_REGISTRY:
-        return Finding("ok", "the driver knows rovr and rovr_gspo")
+        return Remark("ok", "the driver knows rovr and rovr_gspo")
     policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto")
     if policy.strip().lower() != "auto":
         reason = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps the plugin out: unset it, or add rovrl to it"
@@ -50,7 +50,7 @@ def _plugin() -> Finding:
         reason = "rovrl's entry point is not installed: pip install --force-reinstall --no-deps rovrl"
     else:
         reason = _import_error()
-    return Finding("problem", f"verl did not load the plugin: {reason}")
+    return Remark("problem", f"verl did not load the plugin: {reason}")
 
 
 def _import_error() -> str:
@@ -61,7 +61,7 @@ def _import_error() -> str:
     return "verl was imported before rovrl was installed; start again"
 
 
-def workers(config: Any, address: str) -> Iterator[Finding]:
+def workers(config: Any, address: str) -> Iterator[Remark]:
     """Whether a worker process on each node of the cluster knows both names, under the environment that verl gives it."""
     import ray
     from omegaconf import OmegaConf
@@ -103,13 +103,13 @@ def _reach(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
-def _worker(host: str, look: Any) -> Finding:
+def _worker(host: str, look: Any) -> Remark:
     import ray
 
     try:
         missing = ray.get(look.remote(), timeout=300)
     except Exception as error:  # the worker's own, of any kind
-        return Finding("problem", f"a worker on {host} cannot import verl: {str(error).strip().splitlines()[-1]}")
+        return Remark("problem", f"a worker on {host} cannot import verl: {str(error).strip().splitlines()[-1]}")
     if missing:
-        return Finding("problem", f"a worker on {host} does not know {', '.join(missing)}: install rovrl there as here")
-    return Finding("ok", f"a worker on {host} knows rovr and rovr_gspo")
+        return Remark("problem", f"a worker on {host} does not know {', '.join(missing)}: install rovrl there as here")
+    return Remark("ok", f"a worker on {host} knows rovr and rovr_gspo")

@@ -11,11 +11,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from rovrl.doctor.cli import Finding
+from rovrl.doctor.remark import Remark
 from rovrl.errors import RovrlError, did_you_mean, require
 
 
-def check(args: argparse.Namespace) -> Iterator[Finding]:
+def check(args: argparse.Namespace) -> Iterator[Remark]:
     """Findings about TRL, the settings as RoVRConfig takes them, and what of them changes the method.
 
     With `--config` also about the file's model, data and reward functions, under the settings beside it.
@@ -26,7 +26,7 @@ def check(args: argparse.Namespace) -> Iterator[Finding]:
         from rovrl.integrations.trl import RoVRConfig  # refuses a TRL outside the tested range with its own sentence
         from rovrl.train.settings import numbers
 
-        yield Finding("ok", f"trl {trl.__version__}, RoVRTrainer imports")
+        yield Remark("ok", f"trl {trl.__version__}, RoVRTrainer imports")
         given = parse(args.settings)
         if args.config:
             yield from _file(args.config, given)
@@ -55,41 +55,41 @@ def parse(settings: list[str]) -> dict[str, Any]:
     return given
 
 
-def _file(path: str, changes: dict[str, Any]) -> Iterator[Finding]:
+def _file(path: str, changes: dict[str, Any]) -> Iterator[Remark]:
     from rovrl.train import settings
 
     if not Path(path).is_file():
         raise RovrlError(f"there is no file {path}: give the YAML of `rovrl train --config` (docs/train.md)")
 
-    def rest(custom: Any) -> Iterator[Finding]:
+    def rest(custom: Any) -> Iterator[Remark]:
         names = [getattr(function, "__name__", str(function)) for function in custom.reward_funcs]
-        yield Finding("ok", f"reward functions: {', '.join(names)}")
+        yield Remark("ok", f"reward functions: {', '.join(names)}")
         yield from _method(custom.training)
         yield from _model_and_data(settings, custom)
 
     yield from _settings(lambda: settings.read(path, None, changes), rest)
 
 
-def _model_and_data(settings: Any, custom: Any) -> Iterator[Finding]:
+def _model_and_data(settings: Any, custom: Any) -> Iterator[Remark]:
     model, data = custom.model.model_name_or_path, custom.script.dataset_name
     wrong = settings.missing_model(model)
     here = Path(model).is_dir()
-    yield Finding("problem", wrong) if wrong else Finding("ok" if here else "note", _where("model", model, here))
+    yield Remark("problem", wrong) if wrong else Remark("ok" if here else "note", _where("model", model, here))
     if settings.local_data(custom) is None and not Path(data).suffix:
-        yield Finding("note", _where("dataset", data, False))
+        yield Remark("note", _where("dataset", data, False))
         return
     try:
         train, _ = settings.load_data(custom)
-        yield Finding("ok", f"{data}: {len(train)} prompts, columns {', '.join(train.column_names)}")
+        yield Remark("ok", f"{data}: {len(train)} prompts, columns {', '.join(train.column_names)}")
     except RovrlError as error:
-        yield Finding("problem", str(error))
+        yield Remark("problem", str(error))
 
 
 def _where(kind: str, name: str, here: bool) -> str:
     return f"the {kind} {name} is on this machine" if here else f"the {kind} {name} is the Hub's: not looked up"
 
 
-def _settings(build: Callable[[], Any], rest: Callable[[Any], Iterator[Finding]]) -> Iterator[Finding]:
+def _settings(build: Callable[[], Any], rest: Callable[[Any], Iterator[Remark]]) -> Iterator[Remark]:
     """Findings from building the settings, with what they warn of; then `rest` of what was built."""
     said = _Said()
     logger = logging.getLogger("rovrl")
@@ -97,39 +97,39 @@ def _settings(build: Callable[[], Any], rest: Callable[[Any], Iterator[Finding]]
     try:
         made = build()
     except (ValueError, TypeError, RovrlError) as error:
-        yield Finding("problem", str(error).splitlines()[0])
+        yield Remark("problem", str(error).splitlines()[0])
         return
     finally:
         logger.removeHandler(said)
-    yield Finding("ok", "the settings are valid")
+    yield Remark("ok", "the settings are valid")
     for text in said.sentences:
         if not text.startswith("epsilon="):  # a problem, below
-            yield Finding("warning", text)
+            yield Remark("warning", text)
     yield from rest(made)
 
 
-def _method(config: Any) -> Iterator[Finding]:
+def _method(config: Any) -> Iterator[Remark]:
     sequence = config.importance_sampling_level == "sequence"
     high = config.epsilon if config.epsilon_high is None else config.epsilon_high
     if sequence and max(config.epsilon, high) > 0.05:
-        yield Finding(
+        yield Remark(
             "problem",
             f"the clip range {config.epsilon:g} / {high:g} never acts on a sequence weight: leave epsilon out",
         )
     else:
-        yield Finding("ok", f"clip range {config.epsilon:g} / {high:g} at {config.importance_sampling_level} level")
+        yield Remark("ok", f"clip range {config.epsilon:g} / {high:g} at {config.importance_sampling_level} level")
     if sequence and config.loss_type != "grpo":
-        yield Finding(
+        yield Remark(
             "warning", f"loss_type={config.loss_type} does not weigh responses equally; the method is loss_type=grpo"
         )
     off = [name for name in ("reward_channel", "ratio_channel") if getattr(config, name) is None]
     if off:
-        yield Finding("warning", f"{' and '.join(off)} off: this is not RoVR-GSPO but a baseline")
+        yield Remark("warning", f"{' and '.join(off)} off: this is not RoVR-GSPO but a baseline")
     if config.ratio_settings is not None and not config.updates_see_moved_policy:
         text = "each generation is used for one update, before the policy moves: every log-ratio is 0, the ratio channel idle"
-        yield Finding("warning", f"{text}; set num_iterations or steps_per_generation above 1")
+        yield Remark("warning", f"{text}; set num_iterations or steps_per_generation above 1")
     if config.bf16 or config.fp16:
-        yield Finding(
+        yield Remark(
             "note",
             "half precision: log-ratios have a noise floor, watch rovr/weight_disagreement",
         )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.config import RewardChannel
-from rovrl.doctor.cli import Finding
 from rovrl.doctor.presence import installation, workers
+from rovrl.doctor.remark import Remark
 from rovrl.errors import RovrlError, did_you_mean, require
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
 from rovrl.partition import fallback_sentence, partition
@@ -24,7 +24,7 @@ SEQUENCE_LOSSES = ("rovr_gspo", "gspo")
 """The losses whose weight is one number per response; for the others a clip range of 0.2 is right."""
 
 
-def check(args: argparse.Namespace) -> Iterator[Finding]:
+def check(args: argparse.Namespace) -> Iterator[Remark]:
     """Findings about the installation, the configuration, and what a worker sees, in this order."""
     logging.disable(logging.WARNING)  # verl's own, about a GPU that this machine need not have
     try:
@@ -60,7 +60,7 @@ def compose(config_dir: str | None, name: str, overrides: list[str]) -> Any:
         raise RovrlError(f"verl would not accept the settings: {reason}") from None
 
 
-def settings(config: Any) -> Iterator[Finding]:
+def settings(config: Any) -> Iterator[Remark]:
     """Names, both channels, and everything of verl's that changes the method."""
     yield from _names(config)
     yield from _reward_channel(config)
@@ -70,7 +70,7 @@ def settings(config: Any) -> Iterator[Finding]:
     yield from _verls_own(config)
 
 
-def _names(config: Any) -> Iterator[Finding]:
+def _names(config: Any) -> Iterator[Remark]:
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
     for key, chosen, ours, known in (
@@ -83,38 +83,38 @@ def _names(config: Any) -> Iterator[Finding]:
         ),
     ):
         if chosen == ours:
-            yield Finding("ok", f"{key}={chosen}")
+            yield Remark("ok", f"{key}={chosen}")
         elif chosen in known:
-            yield Finding(
+            yield Remark(
                 "note",
                 f"{key}={chosen} is verl's own, so this is one channel of the method; the whole has {key}={ours}",
             )
         else:
             hint = did_you_mean(str(chosen), known)
-            yield Finding("problem", f"{key}={chosen} is unknown to verl{hint}; it knows {', '.join(sorted(known))}")
+            yield Remark("problem", f"{key}={chosen} is unknown to verl{hint}; it knows {', '.join(sorted(known))}")
 
 
-def _reward_channel(config: Any) -> Iterator[Finding]:
+def _reward_channel(config: Any) -> Iterator[Remark]:
     from rovrl.integrations.verl import reward_channel
 
     try:
         channel = reward_channel(config.algorithm)
     except (ValueError, TypeError) as error:
-        yield Finding("problem", f"algorithm.rovr: {error}")
+        yield Remark("problem", f"algorithm.rovr: {error}")
         return
     responses = config.actor_rollout_ref.rollout.n
     yield _groups(channel, responses)
     if config.algorithm.use_kl_in_reward:
-        yield Finding(
+        yield Remark(
             "note", "algorithm.use_kl_in_reward=True: rewards contain the KL penalty before the reward channel"
         )
     if config.trainer.save_freq <= 0:
-        yield Finding("note", "trainer.save_freq is off: no checkpoints, so the lagged scale is not kept either")
+        yield Remark("note", "trainer.save_freq is off: no checkpoints, so the lagged scale is not kept either")
 
 
-def _groups(channel: RewardChannel, responses: int) -> Finding:
+def _groups(channel: RewardChannel, responses: int) -> Remark:
     if responses < 2:
-        return Finding(
+        return Remark(
             "problem", f"actor_rollout_ref.rollout.n={responses}: a group of one has no reference, set it to 16"
         )
     blocks, fell_back = partition(responses, channel)
@@ -122,11 +122,11 @@ def _groups(channel: RewardChannel, responses: int) -> Finding:
         undeclared = "declares no budget, so every group falls back to the global M-center"
         text = fallback_sentence(channel, responses) or undeclared
         text = text.replace("reward_channel={'replaced_per_block': 0}", "+algorithm.rovr.replaced_per_block=0")
-        return Finding("warning", f"rollout.n={responses} {text}")
-    return Finding("ok", f"groups of {responses} in blocks of {', '.join(map(str, blocks.sizes))}")
+        return Remark("warning", f"rollout.n={responses} {text}")
+    return Remark("ok", f"groups of {responses} in blocks of {', '.join(map(str, blocks.sizes))}")
 
 
-def _policy_loss(config: Any) -> Iterator[Finding]:
+def _policy_loss(config: Any) -> Iterator[Remark]:
     from verl.utils.config import omega_conf_to_dataclass
 
     section = config.actor_rollout_ref.actor.policy_loss
@@ -135,69 +135,69 @@ def _policy_loss(config: Any) -> Iterator[Finding]:
         key for key in ("rovr", "record_dir", "record_every", "record_megabytes") if section.get(key) is not None
     ]
     if stock and surplus:
-        yield Finding("problem", f"policy_loss.{surplus[0]} needs {ACTOR}.policy_loss._target_={TARGET}")
+        yield Remark("problem", f"policy_loss.{surplus[0]} needs {ACTOR}.policy_loss._target_={TARGET}")
         return
     try:
         omega_conf_to_dataclass(section)
     except Exception as error:  # Hydra wraps whatever the class raises
         cause = error.__cause__ or error
-        yield Finding("problem", f"{ACTOR}.policy_loss: {str(cause).splitlines()[0]}")
+        yield Remark("problem", f"{ACTOR}.policy_loss: {str(cause).splitlines()[0]}")
         return
-    yield Finding(
+    yield Remark(
         "ok", "the ratio channel has the paper's settings" if stock else "the ratio channel's settings are valid"
     )
     if section.get("record_dir") and not Path(section.record_dir).is_absolute():
-        yield Finding(
+        yield Remark(
             "problem", f"policy_loss.record_dir={section.record_dir} must be an absolute path: workers run elsewhere"
         )
 
 
-def _objective(config: Any) -> Iterator[Finding]:
+def _objective(config: Any) -> Iterator[Remark]:
     from rovrl.integrations.verl import AGGREGATION, WIDE_CLIP, clip_range
 
     actor = config.actor_rollout_ref.actor
     if actor.policy_loss.loss_mode not in SEQUENCE_LOSSES:
-        yield Finding(
+        yield Remark(
             "ok", f"{actor.policy_loss.loss_mode} is a token-level loss: its clip range and aggregation are verl's own"
         )
         return
     low, high = clip_range(actor)
     if max(low, high) > WIDE_CLIP:
         wanted = f"{ACTOR}.clip_ratio_low={CLIP_LOW:g} {ACTOR}.clip_ratio_high={CLIP_HIGH:g}"
-        yield Finding("problem", f"the clip range {low:g} / {high:g} never acts on a sequence weight; set {wanted}")
+        yield Remark("problem", f"the clip range {low:g} / {high:g} never acts on a sequence weight; set {wanted}")
     else:
-        yield Finding("ok", f"clip range {low:g} / {high:g}")
+        yield Remark("ok", f"clip range {low:g} / {high:g}")
     if actor.loss_agg_mode != AGGREGATION:
         text = f"{ACTOR}.loss_agg_mode={actor.loss_agg_mode} does not weigh responses equally"
-        yield Finding("problem", f"{text}; set {ACTOR}.loss_agg_mode={AGGREGATION}")
+        yield Remark("problem", f"{text}; set {ACTOR}.loss_agg_mode={AGGREGATION}")
     else:
-        yield Finding("ok", f"loss_agg_mode={AGGREGATION}")
+        yield Remark("ok", f"loss_agg_mode={AGGREGATION}")
     updates = config.data.train_batch_size // max(actor.ppo_mini_batch_size, 1) * actor.ppo_epochs
     if updates <= 1 and not (config.algorithm.get("rollout_correction") or {}).get("bypass_mode"):
         text = "one update per step: the policy has not moved when it is compared, so every log-ratio is about 0"
-        yield Finding("warning", f"{text} and the ratio channel idle (the paper: 192 prompts in mini-batches of 24)")
+        yield Remark("warning", f"{text} and the ratio channel idle (the paper: 192 prompts in mini-batches of 24)")
 
 
-def _precision(config: Any) -> Iterator[Finding]:
+def _precision(config: Any) -> Iterator[Remark]:
     actor = config.actor_rollout_ref.actor
     engine = actor.get("fsdp_config")
     if not str(actor.strategy).startswith("fsdp") or engine is None:
-        yield Finding(
+        yield Remark(
             "note", f"strategy={actor.strategy}: see that log-probabilities are float32; 3e-4 is below bfloat16"
         )
         return
     chosen = (engine.get("mixed_precision") or {}).get("param_dtype") or "bf16"
     if chosen in ("fp32", "float32"):
-        yield Finding("ok", "log-probabilities in float32")
+        yield Remark("ok", "log-probabilities in float32")
     elif config.trainer.device == "cpu":
         fix = f"+{ACTOR}.fsdp_config.mixed_precision.param_dtype=fp32"
-        yield Finding("problem", f"on a CPU {chosen} rounds most token log-ratios to 0; set {fix}")
+        yield Remark("problem", f"on a CPU {chosen} rounds most token log-ratios to 0; set {fix}")
     else:
         text = f"the forward pass is {chosen}, its logits too: log-ratios have a noise floor"
-        yield Finding("note", f"{text}, watch actor/rovr/weight_disagreement (docs/verl.md)")
+        yield Remark("note", f"{text}, watch actor/rovr/weight_disagreement (docs/verl.md)")
 
 
-def _verls_own(config: Any) -> Iterator[Finding]:
+def _verls_own(config: Any) -> Iterator[Remark]:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
@@ -206,12 +206,12 @@ def _verls_own(config: Any) -> Iterator[Finding]:
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     except Exception as error:  # assertions, ValueErrors, whatever a section's class raises
         reason = (str(error.__cause__ or error).splitlines() or [type(error).__name__])[0]
-        yield Finding("problem", f"verl's own check of the configuration: {reason}")
+        yield Remark("problem", f"verl's own check of the configuration: {reason}")
     else:
-        yield Finding("ok", "verl's own check of the configuration passes")
+        yield Remark("ok", "verl's own check of the configuration passes")
     if not config.trainer.get("use_v1", True):
-        yield Finding("warning", "trainer.use_v1=False: verl's legacy trainer is not tested, and gives no records")
+        yield Remark("warning", "trainer.use_v1=False: verl's legacy trainer is not tested, and gives no records")
     if config.actor_rollout_ref.rollout.get("agent", {}).get("agent_loop_manager_class"):
-        yield Finding(
+        yield Remark(
             "note", "a custom agent loop: a session with several outputs counts once per output (docs/verl.md)"
         )

@@ -4,8 +4,8 @@ A crashed grader or a unit error strikes responses at a rate that does not depen
 over the groups by chance. Right answers are not: some prompts are easy. For each side apart, rewards beyond a threshold are
 shown to be faults if
 
-1. there is a gap below the threshold that no honest tail would leave (`rovrl.robust.gaps`);
-2. their number per group is no more dispersed than chance spreads it (`rovrl.robust.dispersion`);
+1. there is a gap below the threshold that no honest tail would leave (`rovrl.robust.outliers.gaps`);
+2. their number per group is no more dispersed than chance spreads it (`rovrl.robust.outliers.dispersion`);
 3. it would have been seen, had they followed their prompts as ordinary verdicts do.
 
 Then centers are taken anew without them, until nothing changes. Where nothing can be shown, nothing is rejected.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rovrl.robust import dispersion
-from rovrl.robust.bulk import SortedGroups
-from rovrl.robust.dispersion import Design
-from rovrl.robust.gaps import WIDTHS, Cut, cuts
+from rovrl.robust.outliers import dispersion
+from rovrl.robust.outliers.bulk import SortedGroups
+from rovrl.robust.outliers.dispersion import Design
+from rovrl.robust.outliers.gaps import WIDTHS, Cut, cuts
 
 ERROR = 0.01
 """The declared error rate of one call, shared by both sides and all their thresholds: the chance that verdicts dispersed like

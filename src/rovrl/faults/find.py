@@ -12,7 +12,7 @@ from torch import Tensor
 from rovrl.faults.evidence import Side
 from rovrl.faults.shown import shown
 from rovrl.faults.window import FaultWindow
-from rovrl.robust.bulk import SortedGroups
+from rovrl.robust.outliers.bulk import SortedGroups
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rovrl.faults.evidence import LEAST, SMALLEST, Side, search
-from rovrl.robust.bulk import SortedGroups
-from rovrl.robust.dispersion import Design
+from rovrl.robust.outliers.bulk import SortedGroups
+from rovrl.robust.outliers.dispersion import Design
 
 SHARE = 0.75
 """No more than this share of a group is rejected; of a group with fewer than 8 responses, fewer than half."""

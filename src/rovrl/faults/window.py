@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from rovrl.faults.evidence import SMALLEST
-from rovrl.robust.bulk import SortedGroups
+from rovrl.robust.outliers.bulk import SortedGroups
 
 CAPACITY = 4096
 """Responses kept: with groups of 16 those of 256 groups, enough to tell 5 % faults from right answers."""

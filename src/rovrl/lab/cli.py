@@ -13,7 +13,7 @@ from rovrl.lab.methods import METHODS, chosen
 from rovrl.lab.models.mismatch import PRECISIONS
 from rovrl.lab.models.worlds import WORLDS
 from rovrl.lab.rewards import KINDS
-from rovrl.train.contamination import KINDS as CONTAMINATION
+from rovrl.train.contamination import CONTAMINATIONS
 
 EXAMPLE = """\
 examples:
@@ -33,7 +33,7 @@ REWARD_HELP = (
 )
 CONTAMINATE_HELP = (
     f"planted corruption, repeatable (default: {SPIKES}; with decades=2: varied sizes, with clustering=0.3: rates that depend "
-    f"on the prompt); kinds: {', '.join(CONTAMINATION)} (docs/train.md)"
+    f"on the prompt); kinds: {', '.join(CONTAMINATIONS)} (docs/train.md)"
 )
 TAKES_MORE = True
 """With --config, any further `--field value` overrides the YAML, as TRL's own parser has it."""
@@ -98,7 +98,16 @@ def run(args: argparse.Namespace) -> int:
         return sweep.run(args)
     from rovrl.lab import embedded
 
-    return embedded.run(args)
+    return embedded.run(args, default=parsed([]))
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments of `rovrl train WORDS`, for code that runs the command itself."""
+    parser = argparse.ArgumentParser(prog="rovrl train")
+    add_arguments(parser)
+    args = parser.parse_args(words)
+    args.words, args.more = ["train", *words], []
+    return args
 
 
 def overrides(words: Sequence[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rovrl.lab.methods import chosen
 from rovrl.lab.models.warmup import WarmUp
 from rovrl.lab.models.worlds import WORLDS
 from rovrl.lab.pool import Order, run_all
-from rovrl.lab.rewards import KINDS
+from rovrl.lab.preamble import command, preamble
 from rovrl.output.files import write_json
 from rovrl.output.progress import progress_bar
 
@@ -25,11 +25,11 @@ RUNS = Path("runs")
 DEFAULT_METHODS = "gspo,rovr-gspo"
 
 
-def run(args: argparse.Namespace) -> int:
-    """The whole command."""
+def run(args: argparse.Namespace, default: argparse.Namespace) -> int:
+    """The whole command; `default` is what `args` would be without a word from the user."""
     require_packages()
     out = place(args.out, args.resume)
-    planned = plan(args, out)
+    planned = plan(args, out, default)
     methods = list(dict.fromkeys(job.method for job in planned))
     orders = [Order(job, out / job.label) for job in planned]
     for order in orders:
@@ -48,7 +48,7 @@ def require_packages() -> None:
         require(package, extra="train")
 
 
-def plan(args: argparse.Namespace, out: Path) -> list[Job]:
+def plan(args: argparse.Namespace, out: Path, default: argparse.Namespace) -> list[Job]:
     """The jobs of this command; with `--resume`, those that the directory was started with."""
     wanted, file = jobs(args), out / "plan.json"
     if not (args.resume and file.exists()):
@@ -61,21 +61,12 @@ def plan(args: argparse.Namespace, out: Path) -> list[Job]:
             raise RovrlError(f"cannot write to {out} ({error.strerror}); choose another --out") from None
         return wanted
     started = [Job.from_dict(values) for values in json.loads(file.read_text())]
-    if wanted not in (started, default_jobs()):
+    if wanted not in (started, jobs(default)):
         raise RovrlError(
             f"{out} was started with other settings; resume with --out and --resume alone (they are remembered), "
             "or choose another --out for new ones"
         )
     return started
-
-
-def default_jobs() -> list[Job]:
-    """What the command does without arguments."""
-    from rovrl.lab.cli import add_arguments
-
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return jobs(parser.parse_args([]))
 
 
 def jobs(args: argparse.Namespace) -> list[Job]:
@@ -114,21 +105,6 @@ def place(out: str | None, resume: bool) -> Path:
     if newest is None:
         raise RovrlError("there is no run to resume in runs/; name its directory with --out")
     return newest.parent.parent
-
-
-def preamble(job: Job) -> list[str]:
-    """What is planted, said plainly."""
-    lines = [
-        *job.world.facts,
-        f"Reward: {job.reward} ({KINDS[job.reward].formula}).",
-        f"Planted corruption: {' and '.join(job.contamination)}, in units of {KINDS[job.reward].unit:g}; "
-        "the same responses are hit for every method."
-        if job.contamination
-        else "Planted corruption: none.",
-    ]
-    if job.rollout:
-        lines.append(f"Responses are sampled from a copy of the model with {job.rollout} weights.")
-    return lines
 
 
 def starting_model(job: Job) -> Path:
@@ -175,8 +151,3 @@ def print_table(rows: Sequence[Row]) -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(shown, markup=False)
     if seeds == 1:
         print("One seed: the intervals hold the choice of problems, not the spread between runs (--seeds 3 shows it).")
-
-
-def command() -> str:
-    """The command that is running."""
-    return " ".join(["rovrl", *sys.argv[1:]])

@@ -11,6 +11,7 @@ import numpy as np
 from rovrl.lab.compare import Comparison, Row, percent, points, title
 from rovrl.lab.job import finished, versions
 from rovrl.lab.pool import Order
+from rovrl.lab.preamble import command, preamble
 from rovrl.output.chart import STYLE, Series, line_chart, smoothed
 from rovrl.output.files import read_lines, write_text
 from rovrl.output.html import Html, element, joined, page, table
@@ -30,8 +31,6 @@ th:first-child,td:first-child{text-align:left}code,.text{font-family:ui-monospac
 
 def write_page(out: Path, orders: Sequence[Order], rows: Sequence[Row], comparisons: Sequence[Comparison]) -> Path:
     """Writes OUT/index.html and returns its path."""
-    from rovrl.lab.embedded import command, preamble
-
     job = orders[0].job
     parts = [
         element("h1", "rovrl train"),

@@ -42,7 +42,7 @@ def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str,
         f'<text class="axis" transform="translate(13 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" '
         f'text-anchor="middle">{escape(y_label)}</text>',
     ]
-    ends = _spread([frame.y(s.y[-1]) for s in lines])
+    ends = _pushed_apart([frame.y(s.y[-1]) for s in lines])
     for i, (line, end) in enumerate(zip(lines, ends, strict=True)):
         colour, dash = COLOURS[i % len(COLOURS)], DASHES[(i + i // len(COLOURS)) % len(DASHES)]
         if line.low and len(lines) <= MOST_BANDS:
@@ -112,7 +112,7 @@ def _finite(series: Series) -> Series:
     return Series(series.name, *(pick(values) for values in series[1:]))
 
 
-def _spread(places: list[float], gap: float = 14.0) -> list[float]:
+def _pushed_apart(places: list[float], gap: float = 14.0) -> list[float]:
     """Label places moved apart so that none covers another, each as near to its line's end as that allows."""
     order, out, last = sorted(range(len(places)), key=places.__getitem__), [0.0] * len(places), -math.inf
     for i in order:

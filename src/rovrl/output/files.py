@@ -12,8 +12,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from rovrl.errors import RovrlError
 
@@ -107,6 +110,23 @@ def _object(line: bytes) -> Line | None:
     except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
+
+
+def plain(value: Any) -> Any:
+    """`value` as strict JSON values: arrays as lists, NaN and infinities as null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if hasattr(value, "__dataclass_fields__"):
+        return plain(asdict(value))
+    return str(value) if isinstance(value, Path) else value
 
 
 def _refuse_strange(path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rovrl.robust.bulk import DISCRETE, ROUNDING
+from rovrl.robust.outliers.bulk import DISCRETE, ROUNDING
 from rovrl.robust.solve import m_root
 
 WIDTH = 1.25

@@ -92,7 +92,7 @@ class Perturbation:
 def perturbation(responses: Responses, condition: Condition, places: Float[Tensor, "seq position"]) -> Perturbation:
     """The protocol's intervals: σ is the population standard deviation of a response's own log-ratios."""
     length = responses.length.unsqueeze(-1)
-    sigma = spread(responses)
+    sigma = log_ratio_sd(responses)
     if condition.kind == "spike":
         count = torch.ones_like(length)
         shift = condition.sign * condition.severity * sigma
@@ -103,7 +103,7 @@ def perturbation(responses: Responses, condition: Condition, places: Float[Tenso
     return Perturbation(start, torch.minimum(start + count, length), shift)
 
 
-def spread(responses: Responses) -> Float[Tensor, " seq"]:
+def log_ratio_sd(responses: Responses) -> Float[Tensor, " seq"]:
     """σ_ℓ, the population standard deviation of each response's token log-ratios; 0 for none."""
     mask = responses.mask
     mean = gspo_mean(responses.log_ratios, mask)
@@ -176,7 +176,7 @@ def stress(
     prompts, number = responses.prompt.unique(return_inverse=True)
     count = torch.bincount(number, minlength=len(prompts)).double()
     total = {
-        f"{m}/{w}": torch.zeros(len(todo), len(prompts), dtype=torch.float64) for m in ("D_q", "flips") for w in METHODS
+        f"{m}/{w}": torch.zeros(len(todo), len(prompts), dtype=torch.float64) for m in ("D_q", "flips") for w in WEIGHTS
     }
     done = 0
     for piece in responses.pieces():
@@ -189,7 +189,7 @@ def stress(
     return {name: value / count for name, value in total.items()}
 
 
-METHODS = ("gspo", "softrovr", "robust")
+WEIGHTS = ("gspo", "softrovr", "robust")
 
 
 def _piece(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rovrl import baselines
 from rovrl.config import RewardChannel
-from rovrl.credit import METHODS, Credit
+from rovrl.credit import FORMULAS, Credit
 from rovrl.diagnostics import clean_deviation, contrast_retention, displacement, scale_inflation
 from rovrl.output.intervals import Estimate, bootstrap
 from rovrl.partition import partition
@@ -69,7 +69,7 @@ def contenders(rewards: Float[Tensor, "prompt group"], channel: RewardChannel, p
 
 
 def _bound(name: str, blocks: Blocks, channel: RewardChannel) -> Apply:
-    return lambda x: METHODS[name](x, blocks, channel)
+    return lambda x: FORMULAS[name](x, blocks, channel)
 
 
 def _peer(name: str) -> Contender:
@@ -154,7 +154,7 @@ def suggestions(
     blocks, _ = partition(rewards.shape[-1], channel)
     scale = spread([rewards])
     channel = resolve(channel, pooled_whole_scale(rewards, channel), blocks, spread=scale)
-    plain = METHODS["grpo"](rewards, blocks, channel).advantages
+    plain = FORMULAS["grpo"](rewards, blocks, channel).advantages
     found = []
     for multiple in multiples if scale > 0 else ():
         settings = replace(channel, credit_bound=multiple * scale, credit_floor=ADAPTIVE_FLOOR * scale)

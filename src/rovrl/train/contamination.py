@@ -144,7 +144,7 @@ class Flips:
 
 
 Contamination = Spikes | HeavyTails | Failures | Shift | Flips
-KINDS: Mapping[str, Callable[..., Contamination]] = {
+CONTAMINATIONS: Mapping[str, Callable[..., Contamination]] = {
     "spikes": Spikes,
     "heavy_tails": HeavyTails,
     "failures": Failures,
@@ -163,16 +163,16 @@ _ALLOWED: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 def parse(text: str) -> Contamination:
     """The contamination written as "kind" or "kind:field=value,field=value"."""
     kind, _, settings = text.partition(":")
-    if kind not in KINDS:
-        raise RovrlError(f"contamination {kind!r} is not known; choose one of {', '.join(KINDS)}")
-    known = [f.name for f in fields(KINDS[kind])]  # pyright: ignore[reportArgumentType]
+    if kind not in CONTAMINATIONS:
+        raise RovrlError(f"contamination {kind!r} is not known; choose one of {', '.join(CONTAMINATIONS)}")
+    known = [f.name for f in fields(CONTAMINATIONS[kind])]  # pyright: ignore[reportArgumentType]
     chosen: dict[str, float | str] = {}
     for part in filter(None, settings.split(",")):
         name, _, value = part.partition("=")
         if name not in known:
             raise RovrlError(f"contamination {kind!r} has no setting {name!r}; it has {', '.join(known)}")
         chosen[name] = _value(kind, name, value)
-    return KINDS[kind](**chosen)
+    return CONTAMINATIONS[kind](**chosen)
 
 
 def contaminate(

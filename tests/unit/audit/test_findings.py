@@ -21,7 +21,7 @@ HARD = {("spikes of 4 sd, 1 %", "rule"), ("spikes of 4 sd, 1 %", "graded"), ("si
 @pytest.mark.parametrize("world", ["score", "rule", "graded"])
 def test_clean_runs_are_not_accused(world):
     for seed in range(4):
-        assert faults.codes(faults.WORLDS[world](np.random.default_rng((seed, 1)))) == set()
+        assert faults.codes(faults.SIMULATIONS[world](np.random.default_rng((seed, 1)))) == set()
 
 
 @pytest.mark.parametrize("fault", faults.FAULTS)
@@ -30,7 +30,7 @@ def test_a_planted_fault_is_reported_by_its_code(fault):
     for world in ("score", "rule", "graded"):
         if (fault, world) in HARD:
             continue
-        run = plant(faults.WORLDS[world](np.random.default_rng((3, 1))), np.random.default_rng((3, 2)))
+        run = plant(faults.SIMULATIONS[world](np.random.default_rng((3, 1))), np.random.default_rng((3, 2)))
         assert faults.codes(run) & expected, world
 
 
@@ -188,4 +188,4 @@ def test_the_documentation_names_every_code_with_its_threshold_and_every_planted
     table = (docs / "audit-faults.md").read_text()
     for fault, (_, expected) in faults.FAULTS.items():
         assert f"| {fault} | {' or '.join(f'`{code}`' for code in sorted(expected))} |" in table
-    assert all(f" {world} |" in table for world in faults.WORLDS)
+    assert all(f" {world} |" in table for world in faults.SIMULATIONS)

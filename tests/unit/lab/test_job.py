@@ -171,17 +171,17 @@ def test_no_arguments_are_gspo_and_rovr_gspo_on_spiked_scores_with_one_seed():
 
 
 def test_resume_alone_remembers_how_the_run_was_started(tmp_path):
-    started = embedded.plan(arguments("--method", "winsor", "--seeds", "2", "--group", "8"), tmp_path)
-    assert embedded.plan(arguments("--resume"), tmp_path) == started
+    started = embedded.plan(arguments("--method", "winsor", "--seeds", "2", "--group", "8"), tmp_path, arguments())
+    assert embedded.plan(arguments("--resume"), tmp_path, arguments()) == started
     assert [job.label for job in started] == ["winsor-seed1", "winsor-seed2"]
 
 
 def test_resume_with_other_settings_is_refused(tmp_path):
-    embedded.plan(arguments("--method", "winsor"), tmp_path)
+    embedded.plan(arguments("--method", "winsor"), tmp_path, arguments())
     with pytest.raises(RovrlError, match="started with other settings"):
-        embedded.plan(arguments("--resume", "--method", "gspo"), tmp_path)
+        embedded.plan(arguments("--resume", "--method", "gspo"), tmp_path, arguments())
     with pytest.raises(RovrlError, match="already holds runs"):
-        embedded.plan(arguments("--method", "winsor"), tmp_path)
+        embedded.plan(arguments("--method", "winsor"), tmp_path, arguments())
 
 
 @pytest.mark.parametrize(

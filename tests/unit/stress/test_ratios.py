@@ -15,9 +15,9 @@ from rovrl.stress.ratios import (
     calibrated,
     conditions,
     draw_positions,
+    log_ratio_sd,
     perturbation,
     recomputed,
-    spread,
     stress,
 )
 
@@ -75,7 +75,7 @@ def test_a_perturbation_stays_inside_the_response_and_has_the_protocols_length(g
     assert (burst.stop - burst.start).unique(dim=1).flatten().tolist() == [1, 1, 5, 7]
     sigma = torch.stack([row[:n].std(correction=0) for row, n in zip(given_.log_ratios, given_.length, strict=True)])
     torch.testing.assert_close(burst.shift, 8 * sigma)
-    torch.testing.assert_close(spread(given_), sigma)
+    torch.testing.assert_close(log_ratio_sd(given_), sigma)
     spike = perturbation(given_, Condition("spike", 4.0, -1), places)
     assert (spike.stop - spike.start == 1).all()
     torch.testing.assert_close(spike.shift, -4 * sigma)
@@ -108,7 +108,7 @@ def test_positions_then_responses_then_prompts_are_averaged(generator):
     given_ = responses([30, 44, 52], 8)
     places = draw_positions(3, generator)
     found = stress(given_, [Condition("spike", 8.0, 1)], RatioChannel(), places)["D_q/gspo"][0]
-    each = 8 * spread(given_) / given_.length
+    each = 8 * log_ratio_sd(given_) / given_.length
     torch.testing.assert_close(found, torch.stack((each[:2].mean(), each[2])))
 
 
@@ -116,7 +116,7 @@ def test_the_calibrated_tokens_have_the_published_facts(generator):
     given_ = calibrated(
         60, 16, token_stress.SIGMA, token_stress.ZERO_SHARE, token_stress.HARMONIC_LENGTH, generator
     )  # fmt: skip
-    sigma = spread(given_)
+    sigma = log_ratio_sd(given_)
     assert float((sigma == 0).double().mean()) == pytest.approx(0.125, abs=0.03)  # 960 draws: sd 0.011
     moves = 0.2 * 8 * sigma
     assert float(moves.mean()) == pytest.approx(49.812e-3, rel=0.05)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rovrl.audit.faults.simulated import FAULTS, GROUP, PROMPTS, STEPS, TOKENS, WORLDS, Run
+from rovrl.audit.faults.simulated import FAULTS, GROUP, PROMPTS, SIMULATIONS, STEPS, TOKENS, SimulatedRun
 from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.findings import Evidence, findings
 from rovrl.audit.measure.ratios import RatioTable, weights
@@ -26,7 +26,11 @@ from rovrl.output.files import write_text
 from rovrl.output.progress import silent
 
 
-def codes(run: Run, channel: RewardChannel = RewardChannel(), ratio: RatioChannel = RatioChannel()) -> set[str]:  # noqa: B008 - frozen
+def codes(
+    run: SimulatedRun,
+    channel: RewardChannel = RewardChannel(),  # noqa: B008 - frozen
+    ratio: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
+) -> set[str]:
     """The reason codes that the audit of a simulated run reports."""
     reward = run.reward.reshape(-1, GROUP)
     step = np.repeat(np.arange(1, STEPS + 1), PROMPTS)
@@ -50,7 +54,7 @@ def codes(run: Run, channel: RewardChannel = RewardChannel(), ratio: RatioChanne
     }
 
 
-def _ratio_table(run: Run, channel: RatioChannel) -> RatioTable:
+def _ratio_table(run: SimulatedRun, channel: RatioChannel) -> RatioTable:
     mean, soft = weights(list(run.ratios), channel)
     n = len(mean)
     sign = np.where(np.arange(n) % 2, 1.0, -1.0)
@@ -62,7 +66,7 @@ def _ratio_table(run: Run, channel: RatioChannel) -> RatioTable:
 def matrix(seeds: int) -> list[dict[str, Any]]:
     """One row per world and fault: share of runs in which it was found, and which other codes were reported how often."""
     rows = []
-    for world, simulate in WORLDS.items():
+    for world, simulate in SIMULATIONS.items():
         for fault, (plant, expected) in {"none (clean)": (None, set()), **FAULTS}.items():
             found, other = 0, 0
             for seed in range(seeds):
@@ -86,7 +90,7 @@ def matrix(seeds: int) -> list[dict[str, Any]]:
 
 def markdown(rows: list[dict[str, Any]], seeds: int) -> str:
     """The table of docs/audit-faults.md."""
-    worlds = list(WORLDS)
+    worlds = list(SIMULATIONS)
     cell = {(row["world"], row["fault"]): row for row in rows}
     lines = [
         "| fault | reason code | " + " | ".join(worlds) + " |",

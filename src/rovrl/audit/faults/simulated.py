@@ -14,7 +14,7 @@ Generator = np.random.Generator
 
 
 @dataclass
-class Run:
+class SimulatedRun:
     """A simulated run: rewards [step, prompt, response], and token log-ratios [response, token] of its last step."""
 
     reward: Array
@@ -24,33 +24,35 @@ class Run:
     """Group numbers in the order in which they are logged; None: each once."""
 
 
-def score_run(generator: Generator) -> Run:
+def score_run(generator: Generator) -> SimulatedRun:
     """Rewards like a learned one: an offset per prompt, a small contrast, noise (the paper's published reward facts)."""
     right = generator.random((STEPS, PROMPTS, GROUP)) < generator.beta(1.5, 1.5, (STEPS, PROMPTS, 1))
     offset = generator.normal(0, 1.15, (STEPS, PROMPTS, 1))
-    return Run(offset + 0.33 * right + generator.normal(0, 0.05, right.shape), _ratios(generator))
+    return SimulatedRun(offset + 0.33 * right + generator.normal(0, 0.05, right.shape), _ratios(generator))
 
 
-def rule_run(generator: Generator) -> Run:
+def rule_run(generator: Generator) -> SimulatedRun:
     """0/1 rewards of a verifier; prompts differ in difficulty, and the policy gets better over the steps."""
     skill = np.linspace(-0.5, 1.5, STEPS)[:, None, None]
     chance = 1 / (1 + np.exp(-(skill + generator.normal(0, 1.5, (STEPS, PROMPTS, 1)))))
-    return Run((generator.random((STEPS, PROMPTS, GROUP)) < chance).astype(np.float64), _ratios(generator))
+    return SimulatedRun((generator.random((STEPS, PROMPTS, GROUP)) < chance).astype(np.float64), _ratios(generator))
 
 
-def graded_run(generator: Generator) -> Run:
+def graded_run(generator: Generator) -> SimulatedRun:
     """A few marks added up: format 0.1, parts 0 to 0.6 in tenths, the answer 0.3."""
     ability = generator.beta(2, 2, (STEPS, PROMPTS, 1))
     shape = (STEPS, PROMPTS, GROUP)
     form = 0.1 * (generator.random(shape) < 0.9)
     parts = generator.binomial(6, np.broadcast_to(ability, shape)) / 10
-    return Run(np.round(form + parts + 0.3 * (generator.random(shape) < ability), 10), _ratios(generator))
+    return SimulatedRun(np.round(form + parts + 0.3 * (generator.random(shape) < ability), 10), _ratios(generator))
 
 
-def heavy_run(generator: Generator) -> Run:
+def heavy_run(generator: Generator) -> SimulatedRun:
     """Heavy-tailed rewards without any fault (t with 3 degrees of freedom): what they do to a group is real all the same."""
     shape = (STEPS, PROMPTS, GROUP)
-    return Run(generator.normal(0, 1, (STEPS, PROMPTS, 1)) + generator.standard_t(3, shape), _ratios(generator))
+    return SimulatedRun(
+        generator.normal(0, 1, (STEPS, PROMPTS, 1)) + generator.standard_t(3, shape), _ratios(generator)
+    )
 
 
 def _ratios(generator: Generator) -> Array:
@@ -60,7 +62,7 @@ def _ratios(generator: Generator) -> Array:
     return small + carry * generator.normal(0, 6e-3, small.shape)
 
 
-WORLDS: dict[str, Callable[[Generator], Run]] = {
+SIMULATIONS: dict[str, Callable[[Generator], SimulatedRun]] = {
     "score": score_run,
     "rule": rule_run,
     "graded": graded_run,
@@ -68,25 +70,25 @@ WORLDS: dict[str, Callable[[Generator], Run]] = {
 }
 
 
-def _spread(run: Run) -> float:
+def _sd(run: SimulatedRun) -> float:
     return float(np.std(run.reward))
 
 
-def spikes(rate: float, size: float) -> Callable[[Run, Generator], Run]:
+def spikes(rate: float, size: float) -> Callable[[SimulatedRun, Generator], SimulatedRun]:
     """Adds ±`size` standard deviations of all rewards to a share of them."""
 
-    def plant(run: Run, generator: Generator) -> Run:
+    def plant(run: SimulatedRun, generator: Generator) -> SimulatedRun:
         hit = generator.random(run.reward.shape) < rate
         sign = np.where(generator.random(run.reward.shape) < 0.5, 1, -1)
-        return replace(run, reward=run.reward + hit * sign * size * _spread(run))
+        return replace(run, reward=run.reward + hit * sign * size * _sd(run))
 
     return plant
 
 
-def stuck(steps: int) -> Callable[[Run, Generator], Run]:
+def stuck(steps: int) -> Callable[[SimulatedRun, Generator], SimulatedRun]:
     """The grader returns 0 for every response of some consecutive steps."""
 
-    def plant(run: Run, generator: Generator) -> Run:
+    def plant(run: SimulatedRun, generator: Generator) -> SimulatedRun:
         reward = run.reward.copy()
         first = int(generator.integers(4, STEPS - steps - 3))
         reward[first : first + steps] = 0.0
@@ -95,15 +97,15 @@ def stuck(steps: int) -> Callable[[Run, Generator], Run]:
     return plant
 
 
-def missing(rate: float) -> Callable[[Run, Generator], Run]:
+def missing(rate: float) -> Callable[[SimulatedRun, Generator], SimulatedRun]:
     """NaN in place of a share of the rewards."""
     return lambda run, g: replace(run, reward=np.where(g.random(run.reward.shape) < rate, np.nan, run.reward))
 
 
-def repeated(share: float, whole_steps: bool) -> Callable[[Run, Generator], Run]:
+def repeated(share: float, whole_steps: bool) -> Callable[[SimulatedRun, Generator], SimulatedRun]:
     """Groups logged twice: whole steps, or single groups anywhere."""
 
-    def plant(run: Run, generator: Generator) -> Run:
+    def plant(run: SimulatedRun, generator: Generator) -> SimulatedRun:
         order = np.arange(STEPS * PROMPTS)
         if whole_steps:
             again = generator.choice(STEPS, max(1, round(share * STEPS)), replace=False)
@@ -115,15 +117,15 @@ def repeated(share: float, whole_steps: bool) -> Callable[[Run, Generator], Run]
     return plant
 
 
-def wrong_groups(run: Run, generator: Generator) -> Run:
+def wrong_groups(run: SimulatedRun, generator: Generator) -> SimulatedRun:
     """Rows of a step interleaved before they were cut into groups: a group holds responses to many prompts."""
     return replace(run, reward=run.reward.transpose(0, 2, 1).reshape(run.reward.shape), shuffled=True)
 
 
-def scale_jump(factor: float) -> Callable[[Run, Generator], Run]:
+def scale_jump(factor: float) -> Callable[[SimulatedRun, Generator], SimulatedRun]:
     """All rewards multiplied from some step on."""
 
-    def plant(run: Run, generator: Generator) -> Run:
+    def plant(run: SimulatedRun, generator: Generator) -> SimulatedRun:
         reward = run.reward.copy()
         reward[int(generator.integers(6, STEPS - 6)) :] *= factor
         return replace(run, reward=reward)
@@ -131,10 +133,10 @@ def scale_jump(factor: float) -> Callable[[Run, Generator], Run]:
     return plant
 
 
-def bursts(rate: float, size: float) -> Callable[[Run, Generator], Run]:
+def bursts(rate: float, size: float) -> Callable[[SimulatedRun, Generator], SimulatedRun]:
     """A fifth of the tokens of some responses, in a row, moved by `size`."""
 
-    def plant(run: Run, generator: Generator) -> Run:
+    def plant(run: SimulatedRun, generator: Generator) -> SimulatedRun:
         ratios, width = run.ratios.copy(), TOKENS // 5
         for row in np.flatnonzero(generator.random(len(ratios)) < rate).tolist() or [0]:
             first = int(generator.integers(0, TOKENS - width))
@@ -144,7 +146,7 @@ def bursts(rate: float, size: float) -> Callable[[Run, Generator], Run]:
     return plant
 
 
-FAULTS: dict[str, tuple[Callable[[Run, Generator], Run], set[str]]] = {
+FAULTS: dict[str, tuple[Callable[[SimulatedRun, Generator], SimulatedRun], set[str]]] = {
     "spikes of 4 sd, 1 %": (spikes(0.01, 4), {"dominating_rewards", "contrast_lost"}),
     "spikes of 8 sd, 0.2 %": (spikes(0.002, 8), {"dominating_rewards", "contrast_lost"}),
     "spikes of 8 sd, 1 %": (spikes(0.01, 8), {"dominating_rewards", "contrast_lost"}),

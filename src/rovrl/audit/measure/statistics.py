@@ -13,7 +13,7 @@ from rovrl.audit.measure import dominance
 from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
-from rovrl.credit import GRPO_EPSILON, METHODS
+from rovrl.credit import FORMULAS, GRPO_EPSILON
 from rovrl.diagnostics import contrast
 from rovrl.output.progress import Progress
 from rovrl.partition import partition
@@ -225,13 +225,13 @@ def _lost_by_credit(rewards: Array, count: Counts, low: Counts, channel: RewardC
     n = rewards.shape[1]
     rank = rewards.argsort(1, kind="stable").argsort(1, kind="stable")
     keep = (rank >= low[:, None]) & (rank < n - (count - low)[:, None])
-    whole = METHODS["credit"](torch.from_numpy(np.ascontiguousarray(rewards)), partition(n, channel)[0], channel)
+    whole = FORMULAS["credit"](torch.from_numpy(np.ascontiguousarray(rewards)), partition(n, channel)[0], channel)
     after = contrast(whole.advantages, torch.from_numpy(keep)).numpy()
     before = np.full(len(rewards), np.nan)
     for left in np.unique(n - count).tolist():
         rows = np.flatnonzero(n - count == left)
         others = torch.from_numpy(rewards[rows][keep[rows]].reshape(-1, left))
-        alone = METHODS["credit"](others, partition(left, channel)[0], channel).advantages
+        alone = FORMULAS["credit"](others, partition(left, channel)[0], channel).advantages
         before[rows] = contrast(alone, torch.ones_like(alone, dtype=torch.bool)).numpy()
     return 1 - np.minimum(after / before, 1.0)
 

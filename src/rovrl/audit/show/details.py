@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from rovrl.audit.measure.ratios import weights
 from rovrl.audit.read.rows import Chunk, Notes
-from rovrl.audit.result import AuditResult
 from rovrl.audit.show.tokens import TokenTexts
 from rovrl.config import RatioChannel
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
 from rovrl.weight import token_scale
+
+if TYPE_CHECKING:
+    from rovrl.audit.result import AuditResult
 
 TEXT_BUDGET = 6_000_000
 """Characters of prompts and completions in one document; the worst groups come first."""

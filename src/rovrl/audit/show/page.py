@@ -12,11 +12,13 @@ import hashlib
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rovrl.audit.result import AuditResult
 from rovrl.errors import RovrlError
 from rovrl.output.files import write_text
+
+if TYPE_CHECKING:
+    from rovrl.audit.result import AuditResult
 
 SCRIPTS = (
     *("estimators.js", "elements.js", "search.js", "plots.js", "tokens.js", "steps.js", "list.js", "group.js"),

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import rovrl
 from rovrl.audit.describe.description import Description
-from rovrl.audit.result import AuditResult, plain
 from rovrl.audit.show.details import cut, details
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import GRPO_EPSILON
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.output.files import plain
 from rovrl.partition import partition
 from rovrl.robust.correction import quantile_grid
 from rovrl.robust.location import scale_source
+
+if TYPE_CHECKING:
+    from rovrl.audit.result import AuditResult
 
 FORMAT = 2
 RATIO_COLUMNS = ("mean", "deviation", "median", "reference", "nu", "lost", "lost_credit", "shift")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rovrl.audit.judge.findings import percent, share
-from rovrl.audit.result import AuditResult
+
+if TYPE_CHECKING:
+    from rovrl.audit.result import AuditResult
 
 WIDTH = 100
 WORST = 5

@@ -8,10 +8,10 @@ from typing import Any
 from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
 from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import METHODS
+from rovrl.credit import FORMULAS
 from rovrl.partition import fallback_sentence
 
-ADVANTAGE_NAMES = (*METHODS, *(name for name in PEER_ADVANTAGES if name not in METHODS))
+ADVANTAGE_NAMES = (*FORMULAS, *(name for name in PEER_ADVANTAGES if name not in FORMULAS))
 WEIGHT_NAMES = ("soft_rovr", *PEER_WEIGHTS)
 SUMMED, PER_FUNCTION = AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
 """TRL's names for the two orders in which rewards of several functions are summed up and made advantages."""

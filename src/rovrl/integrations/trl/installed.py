@@ -1,4 +1,4 @@
-"""The installed TRL, if it is one that the contract test (tests/integration/test_trl_contract.py) passed with."""
+"""The installed TRL, if it is one that the contract test (tests/integration/trl/test_contract.py) passed with."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from rovrl.credit import METHODS
+from rovrl.credit import FORMULAS
 from rovrl.explanation import Explanation
 from rovrl.records import RecordWriter
 
 
 @dataclass
-class Responses:
+class Generation:
     """One gathered generation: a row per response, the same on every rank."""
 
     step: int
@@ -40,34 +40,34 @@ class Recorder:
     writer: RecordWriter | None
     method: str
     clip: tuple[float, float]
-    responses: Responses | None = None
+    generation: Generation | None = None
     seen: list[tuple[int, int, int, Any]] = field(default_factory=list)
     """(update, row, length, log-ratios) per response and update position, of this rank."""
 
-    def begin(self, responses: Responses) -> None:
+    def begin(self, generation: Generation) -> None:
         """Starts a generation; what was collected of one that never finished (a resumed run) is dropped."""
-        self.responses, self.seen = responses, []
+        self.generation, self.seen = generation, []
 
     def observe(self, optimizer_step: int, rows: Tensor, log_ratios: Tensor | None, mask: Tensor) -> None:
         """Takes in one batch: which responses, and their token log-ratios (None: fully on-policy, all are 0)."""
-        assert self.responses is not None
+        assert self.generation is not None
         keep = mask.cpu().bool().numpy()
         ratios = None if log_ratios is None else log_ratios.detach().float().cpu().numpy()
         for i, row in enumerate(rows.tolist()):
             tokens = None if ratios is None else ratios[i][keep[i]]
-            self.seen.append((optimizer_step - self.responses.first_update, row, int(keep[i].sum()), tokens))
+            self.seen.append((optimizer_step - self.generation.first_update, row, int(keep[i].sum()), tokens))
 
     def finish(self) -> None:
         """Gathers the rows of all ranks and writes them; every rank must call it."""
-        if self.responses is None:
+        if self.generation is None:
             return
         every = sorted(gather_object(self.seen), key=lambda entry: entry[:2])
         if self.writer is not None and every:
-            self.writer.write_step(self.responses.step, self._columns(every), notes=self.responses.notes)
-        self.responses, self.seen = None, []
+            self.writer.write_step(self.generation.step, self._columns(every), notes=self.generation.notes)
+        self.generation, self.seen = None, []
 
     def _columns(self, every: list[tuple[int, int, int, Any]]) -> dict[str, Any]:
-        said = self.responses
+        said = self.generation
         assert said is not None
         updates, rows, lengths, tokens = (list(column) for column in zip(*every, strict=True))
         index = torch.tensor(rows)
@@ -98,20 +98,20 @@ def recorder_for(trainer: Any) -> Recorder | None:
     return Recorder(writer, args.method_name, (trainer.epsilon_low, trainer.epsilon_high))
 
 
-def responses_of(trainer: Any, rewards: Tensor, labels: Sequence[str], info: Explanation | None) -> Responses:
+def gathered_generation(trainer: Any, rewards: Tensor, labels: Sequence[str], info: Explanation | None) -> Generation:
     """The generation that `trainer` has just scored; TRL's own log holds the gathered texts and advantages."""
     group, count = trainer.num_generations, len(rewards)
     notes: dict[str, Any] = {"global_step": trainer.state.global_step}
     if info is None:
         reference = rewards.view(-1, group).nanmean(-1)
     else:
-        has_reference = (info.finite_size >= 2) & (trainer.args.advantage in METHODS)
+        has_reference = (info.finite_size >= 2) & (trainer.args.advantage in FORMULAS)
         reference = torch.where(has_reference, info.reference, torch.nan)
         notes |= {"partition_seed": trainer.reward_run.partition_seed(), "scale_source": info.scale_source}
         notes["blocks"] = {size: blocks.members for size, blocks in info.blocks.items()}
         notes["reward_channel"] = info.channel.to_dict()
     log = {name: list(trainer._logs[name])[-count:] for name in ("prompt", "completion", "advantages")}
-    return Responses(
+    return Generation(
         step=trainer._generation,
         first_update=trainer.state.global_step,
         group_size=group,

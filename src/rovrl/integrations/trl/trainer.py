@@ -23,7 +23,7 @@ from rovrl.explanation import Explanation
 from rovrl.integrations.trl.card import card, settings_section
 from rovrl.integrations.trl.checks import check_inputs
 from rovrl.integrations.trl.config import RoVRConfig
-from rovrl.integrations.trl.records import Recorder, recorder_for, responses_of
+from rovrl.integrations.trl.records import Recorder, gathered_generation, recorder_for
 from rovrl.integrations.trl.rewards import RewardTransform, channel_input, place_of, total, transformed
 from rovrl.integrations.trl.state import ResumableTrainer
 from rovrl.loss import MAX_LOG_WEIGHT
@@ -120,7 +120,7 @@ class RoVRTrainer(ResumableTrainer):
         if training:
             output[ROW] = torch.arange(len(rewards), device=output["advantages"].device)[self._own_rows(output)]
             if self._recorder is not None:
-                self._recorder.begin(responses_of(self, rewards, labels, info))
+                self._recorder.begin(gathered_generation(self, rewards, labels, info))
         return output
 
     def _explain(self, run: RewardRun, per_function: Tensor, training: bool) -> Explanation:

@@ -25,7 +25,7 @@ from rovrl.config import RatioChannel, RewardChannel
 from rovrl.diagnostics import metric
 from rovrl.errors import require
 from rovrl.integrations.verl import records as verl_records
-from rovrl.integrations.verl.run import Run
+from rovrl.integrations.verl.run import VerlRun
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP, clipped_objective
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.weight import gspo_mean, soft_rovr
@@ -99,7 +99,7 @@ def rovr_advantages(
         raise ValueError("adv_estimator=rovr needs the uid of each response's prompt, and the batch has none")
     valid = response_mask.bool().any(-1)
     rewards, uids = token_level_rewards.double().sum(-1), np.asarray(index, dtype=object)
-    result = Run.of(config).explain(reward_channel(config), rewards[valid], uids[valid.cpu().numpy()])
+    result = VerlRun.of(config).explain(reward_channel(config), rewards[valid], uids[valid.cpu().numpy()])
     scalars = torch.zeros_like(rewards).masked_scatter(valid, result.advantages)
     advantages = scalars.to(token_level_rewards.dtype).unsqueeze(-1) * response_mask
     return advantages, advantages

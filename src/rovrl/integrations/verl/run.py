@@ -37,13 +37,13 @@ class VerlRewardRun(RewardRun):
         return FIXED_SEED + self.step - 1
 
 
-class Run:
+class VerlRun:
     """Where one training run of verl is, in the driver's process: its step, its `reward_run`, its files."""
 
-    _latest: Run | None = None
+    _latest: VerlRun | None = None
 
     @classmethod
-    def of(cls, algorithm: Any) -> Run:
+    def of(cls, algorithm: Any) -> VerlRun:
         """The run to which this `algorithm` config belongs: the same object as at the last step, or a new run."""
         if algorithm is None:
             return cls(None)

@@ -55,7 +55,7 @@ def tables(rows: list[Row]) -> dict[str, Table]:
     worlds = _worlds(rows)
     body = []
     for method, title in TITLES.items():
-        cells = [_spread(rows, world, method) for world in worlds]
+        cells = [_mean_and_sd(rows, world, method) for world in worlds]
         if any(cell != "-" for cell in cells):
             body.append([title, *cells, _gain(rows, method)])
     header = ["Method", *(f"{title} ({_seeds(rows, w)})" for w, title in worlds.items()), "Gain under spikes"]
@@ -76,7 +76,7 @@ def _finals(rows: list[Row], world: str, method: str) -> list[float]:
     return [100 * r["accuracy"] for r in rows if (r["kind"], r["world"], r["method"]) == ("final", world, method)]
 
 
-def _spread(rows: list[Row], world: str, method: str) -> str:
+def _mean_and_sd(rows: list[Row], world: str, method: str) -> str:
     values = _finals(rows, world, method)
     if not values:
         return "-"

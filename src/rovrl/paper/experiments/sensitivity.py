@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import METHODS
+from rovrl.credit import FORMULAS
 from rovrl.output.intervals import shared_draws
 from rovrl.paper.experiments import token_stress
 from rovrl.paper.experiments.reward_contamination import stream
@@ -72,14 +72,14 @@ def _reward_rows(setting: Setting, generator: torch.Generator) -> Iterator[Row]:
     sigma = float(rewards.std(correction=0))
     draws = shared_draws(setting.groups, setting.replicates, generator)
     scale = pooled_whole_scale(rewards, RewardChannel())  # of the clean rewards, as an earlier step would know it
-    plain = METHODS["grpo"](rewards, partition(16, RewardChannel())[0], RewardChannel()).advantages
+    plain = FORMULAS["grpo"](rewards, partition(16, RewardChannel())[0], RewardChannel()).advantages
     for name, values in REWARD_GRID.items():
         for value in values:
             budget = {"arbitrary_blocks": 0, "replaced_per_block": 1}  # every B of the grid carries it
             channel = RewardChannel.from_dict({**budget, name: value})
             blocks, _ = partition(16, channel)
             channel = resolve(channel, scale, blocks)
-            contender = Contender(name, name, lambda x, b=blocks, c=channel: METHODS["credit"](x, b, c))
+            contender = Contender(name, name, lambda x, b=blocks, c=channel: FORMULAS["credit"](x, b, c))
             found = measure(rewards, contender, 16 * sigma, sigma)
             kept, low, high = summarize(found["contrast_retention"], draws)
             shift, _, _ = summarize(found["reference_displacement"], draws)

@@ -22,7 +22,7 @@ ULP = 4 * EPSILON
 
 
 @vectorised
-def _spread(x, keep, low, high):
+def _widen(x, keep, low, high):
     """Widens [low, high] by one slot."""
     for i in range(x.size):
         lower, higher = x[i] < low[i], x[i] > high[i]
@@ -92,12 +92,12 @@ def _centers(x, keep, slots, count, width, u, work):
     score[:] = 0.0
     if keep is None:
         for j in range(slots):
-            _spread(x[j, :n], None, low, high)
+            _widen(x[j, :n], None, low, high)
         for j in range(slots):
             _add(x[j, :n], None, low, score)
     else:
         for j in range(slots):
-            _spread(x[j, :n], keep[j, :n], low, high)
+            _widen(x[j, :n], keep[j, :n], low, high)
         for j in range(slots):
             _add(x[j, :n], keep[j, :n], low, score)
     for i in range(n):

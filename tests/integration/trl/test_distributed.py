@@ -14,7 +14,7 @@ from rovrl.records import read_steps
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).parents[1] / "trl_ranks.py"
+SCRIPT = Path(__file__).parents[2] / "trl_ranks.py"
 ROUNDING = 1e-5  # float32 gradients summed in another order, over six steps of Adam; a step moves parameters by 1e-3
 
 

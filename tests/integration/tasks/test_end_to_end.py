@@ -19,7 +19,7 @@ from rovrl.tasks import govreport, prepare
 from samples_tasks import PROBLEMS, REPORT, REPORTS, TURNS, classifier, small_bart, write_lines
 
 pytestmark = pytest.mark.slow
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 SMALL = {
     "num_generations": 4, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "steps_per_generation": 2,
     "max_steps": 4, "max_completion_length": 24, "use_vllm": False, "bf16": False, "use_cpu": True, "save_steps": 4,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from rovrl.robust.dispersion import Design, Moments, chance, gamma_share, ordinary, overdispersion, pairs
+from rovrl.robust.outliers.dispersion import Design, Moments, chance, gamma_share, ordinary, overdispersion, pairs
 
 RAGGED = np.random.default_rng(3).integers(1, 30, 40)
 

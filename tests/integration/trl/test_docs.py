@@ -13,7 +13,7 @@ import tiny
 from rovrl.diagnostics import METRICS
 from rovrl.records import COLUMNS, read_steps
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def first_cells(text):
