@@ -19,7 +19,6 @@ from typing import Any
 from rovrl.errors import require
 from rovrl.tasks.chat import as_text
 from rovrl.tasks.longdocfact import FactSettings, LongDocFACTScore
-from rovrl.tasks.reward_model import served
 
 PROMPT = "Summarize the following government report.\n\n{report}\n\nSummary:"
 PROMPT_WORDS = 10_000
@@ -84,6 +83,8 @@ def factuality(reports: Sequence[object], summaries: Sequence[object]) -> list[f
     """
     url = os.environ.get(URL_VARIABLE)
     if url:
+        from rovrl.tasks.reward_model import served
+
         return served(url)(reports, summaries)
     return [*(_scorer or configure())(reports, summaries)]
 

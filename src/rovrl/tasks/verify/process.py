@@ -60,7 +60,8 @@ class VerifierProcess:
     def ask(self, answer: str, gold: str) -> Verdict:
         """The verdict on this question, or `LOST`; whatever goes wrong in between, the process is ended, not asked again."""
         try:
-            self._process or self._start()
+            if self._process is None:
+                self._start()
             number = next(self._numbers)
             deadline = time.monotonic() + self._patience
             self._send(json.dumps([number, answer, gold]).encode() + b"\n", deadline)

@@ -1,0 +1,141 @@
+"""One call for rewards: batches in flight, attempts, halves of batches that fail, and a time at which it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from rovrl.tasks.remote.breaker import Breaker
+from rovrl.tasks.remote.failure import Failure
+from rovrl.tasks.remote.tally import Tally
+
+Score = float | None
+Ask = Callable[[list[Any]], Awaitable[list[Score]]]
+"""one request: the scores of some items, or a Failure"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The bounds of a call; every time is in seconds."""
+
+    batch: int = 32  # responses per request
+    requests: int = 4  # in flight
+    timeout: float = 60.0  # of one attempt, from the first byte sent to the last received
+    batch_deadline: float = 180.0  # of one batch: attempts, pauses and halves
+    deadline: float = 600.0  # of the whole call
+    retries: int = 3
+    pause: float = 0.5  # before the first retry, about; then twice that, ...
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "requests", "timeout", "batch_deadline", "deadline"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above zero, not {getattr(self, name)}")
+        for name in ("retries", "pause"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+
+
+class Call:
+    """The scores of `items`, found by `ask`; None wherever it failed, and `tally` says why.
+
+    A batch that keeps failing is halved until the response that causes it is found: one poisonous response costs its own
+    score, not its neighbours'.
+    """
+
+    def __init__(self, items: Sequence[Any], ask: Ask, limits: Limits, breaker: Breaker, slots: asyncio.Semaphore):
+        self.items, self.limits = items, limits
+        self.scores: list[Score] = [None] * len(items)
+        self.tally = Tally(asked=len(items))
+        self.scored = asyncio.Event()
+        self.last_failure: Failure | None = None
+        self._reasons = ["deadline"] * len(items)
+        self._ask, self._breaker, self._slots = ask, breaker, slots
+
+    async def run(self) -> None:
+        """Returns when every score is there or given up, `deadline` seconds from now at the latest."""
+        places, size = range(len(self.items)), self.limits.batch
+        batches = [asyncio.create_task(self._batch(places[n : n + size])) for n in range(0, len(places), size)]
+        try:
+            async with asyncio.timeout(self.limits.deadline):
+                await asyncio.gather(*batches)
+        except TimeoutError:
+            pass  # what has not been settled by now keeps its reason, "deadline"
+        finally:
+            for batch in batches:
+                batch.cancel()
+            self.tally.missing.update(
+                reason for reason, score in zip(self._reasons, self.scores, strict=True) if score is None
+            )
+
+    async def _batch(self, places: Sequence[int]) -> None:
+        async with self._slots:
+            try:
+                async with asyncio.timeout(self.limits.batch_deadline):
+                    await self._settle(places, self.limits.retries + 1)
+            except TimeoutError:
+                pass
+
+    async def _settle(self, places: Sequence[int], attempts: int) -> None:
+        try:
+            scores = await self._attempts(places, attempts)
+        except Failure as failure:
+            self.last_failure = failure
+            if failure.misconfigured:
+                raise
+            if failure.divisible and len(places) > 1:
+                self.tally.splits += 1
+                middle = len(places) // 2
+                for half in (places[:middle], places[middle:]):
+                    await self._settle(half, min(attempts, 2))
+                return
+            for place in places:
+                self._reasons[place] = failure.reason
+            return
+        for place, score in zip(places, scores, strict=True):
+            self.scores[place], self._reasons[place] = score, "null"
+            if score is not None:
+                self.scored.set()
+
+    async def _attempts(self, places: Sequence[int], attempts: int) -> list[Score]:
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(attempts),
+            retry=retry_if_exception(lambda error: isinstance(error, Failure) and error.again),
+            wait=self._wait,
+            before_sleep=self._count_retry,
+            reraise=True,
+        )
+        return await retrying(self._attempt, [self.items[place] for place in places])
+
+    async def _attempt(self, items: list[Any]) -> list[Score]:
+        await self._breaker.admit()
+        start = time.monotonic()
+        try:
+            scores = await self._ask(items)
+        except Failure as failure:
+            self.last_failure = failure
+            self._breaker.report(answered=not failure.again)  # a refusal is an answer
+            raise
+        except BaseException:
+            self._breaker.withdraw()
+            raise
+        else:
+            self._breaker.report(answered=True)
+            return scores
+        finally:
+            self.tally.requests += 1
+            self.tally.seconds.append(time.monotonic() - start)
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Growing pauses with jitter, so that clients do not come back all at once; longer if the server asks for it."""
+        failure = state.outcome.exception() if state.outcome else None
+        asked = failure.wait if isinstance(failure, Failure) else 0.0
+        jittered = wait_random_exponential(multiplier=2 * self.limits.pause, max=30.0, min=self.limits.pause / 2)
+        return max(asked, jittered(state) if self.limits.pause else 0.0)
+
+    def _count_retry(self, state: RetryCallState) -> None:
+        self.tally.retries += 1
