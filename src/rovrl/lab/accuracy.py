@@ -39,7 +39,7 @@ def verdicts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, world: 
     """[problem] whether the greedy response to each held-out problem is right, as bool."""
     problems = world.held_out()
     responses = greedy_responses(model, tokenizer, problems, world.max_response_tokens)
-    return np.array([world.score(p, r) > 0 for p, r in zip(problems, responses, strict=True)])
+    return np.array([world.score(p, r) >= 1 for p, r in zip(problems, responses, strict=True)])
 
 
 def paired_difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:

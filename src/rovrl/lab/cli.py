@@ -26,6 +26,7 @@ examples:
   rovrl train --config run.yaml --method gspo --learning_rate 5e-7    the same with TRL's fields overridden
   rovrl train --model smollm2 --method rovr-gspo         a real 135M language model on few-shot addition
   rovrl train --sweep evidence --out results/embedded    the evidence: some hundred runs, resumable
+  rovrl train --sweep smollm2 --out results/smollm2-words    the same question to a real language model, hours
 methods: """ + ", ".join(METHODS)
 REWARD_HELP = (
     "score: like a learned one (the default); rule: the task's own, 0 to 1; bonus: rare right answers beside a small bonus; "
@@ -46,8 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default = Job()
     what = parser.add_argument_group("what to train")
     what.add_argument("--config", metavar="YAML", help="train your own model: TRL-style settings (docs/train.md)")
-    what.add_argument("--model", choices=list(WORLDS), default=default.model, help="the embedded model (default: tiny)")
-    what.add_argument("--sweep", metavar="NAME", help="a whole set of runs by name: evidence")
+    what.add_argument(
+        "--model", choices=list(WORLDS), default=default.model, help="embedded model and task (default: tiny)"
+    )
+    what.add_argument("--sweep", metavar="NAME", help="a whole set of runs by name: evidence, smollm2")
     what.add_argument(
         "--method", default=None, metavar="A,B", help="methods, separated by commas (default: gspo,rovr-gspo)"
     )

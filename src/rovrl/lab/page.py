@@ -173,11 +173,11 @@ def _last_group(order: Order) -> Html:
         return element("p", "No records.", class_="empty")
     rows = last.to_pylist()
     mine = [row for row in rows if row["group"] == rows[0]["group"]][:8]
-    head = ("response", "right", "reward", "advantage", "planted")
+    head = ("response", "score", "reward", "advantage", "planted")
     body = [
         (
             f"{row['prompt']}{row['completion']}",
-            "yes" if order.job.world.score(row["prompt"], row["completion"]) else "no",
+            f"{order.job.world.score(row['prompt'], row['completion']):.2g}",
             "–" if row["reward"] is None else f"{row['reward']:.2f}",
             f"{row['advantage']:+.2f}",
             row["contamination"] or "–",

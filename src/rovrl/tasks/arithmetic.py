@@ -15,12 +15,13 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from rovrl.tasks import characters
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 DIGITS = 4
 CHARACTERS = "0123456789+=;#"
-SPECIAL = ("<pad>", "<eos>", "<unk>")
 PROMPT_LENGTH = 2 * DIGITS + 2
 RESPONSE_LENGTH = 9 * DIGITS + DIGITS + 2
 """Characters of a whole response: nine per column, the mark, and one digit more than the summands have."""
@@ -105,21 +106,10 @@ def training_problems(count: int, seed: int) -> list[str]:
 
 
 def encode(texts: Sequence[str]) -> list[list[int]]:
-    """Token ids of texts, character by character: the tokenizer's own ids without its overhead."""
-    ids = {character: len(SPECIAL) + i for i, character in enumerate(CHARACTERS)}
-    return [[ids[character] for character in text] for text in texts]
+    """Token ids of texts, character by character."""
+    return characters.encode(texts, CHARACTERS)
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer of one token per character, padded on the left."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = {word: i for i, word in enumerate((*SPECIAL, *CHARACTERS))}
-    characters = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[2]))
-    characters.pre_tokenizer = pre_tokenizers.Split("", "isolated")  # pyright: ignore[reportAttributeAccessIssue]
-    characters.decoder = decoders.Fuse()  # pyright: ignore[reportAttributeAccessIssue]
-    pad, eos, unk = SPECIAL
-    return PreTrainedTokenizerFast(
-        tokenizer_object=characters, pad_token=pad, eos_token=eos, unk_token=unk, padding_side="left"
-    )
+    """The tokenizer of the task's characters."""
+    return characters.tokenizer(CHARACTERS)

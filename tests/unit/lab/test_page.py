@@ -9,6 +9,7 @@ import pytest
 
 from rovrl.lab.accuracy import pack, unpack
 from rovrl.lab.compare import pairs, table
+from rovrl.lab.evidence.plan import SWEEPS
 from rovrl.lab.evidence.report import tables, update_page, write_report
 from rovrl.lab.job import Job, versions
 from rovrl.lab.page import credit_for_being_right, write_page
@@ -133,17 +134,20 @@ def test_the_evidence_says_what_is_missing(tmp_path):
     for method, gain in (("gspo", 0.1), ("rovr-gspo", 0.3)):
         order = Order(Job(method=method, seed=1), tmp_path / "runs" / f"{method}-seed1")
         rows.append({"setting": "spiked", "versions": versions()} | fake_run(order, gain))
-    text = write_report(tmp_path, rows).read_text()
+    text = write_report("evidence", tmp_path, rows).read_text()
     assert "| RoVR-GSPO (1 of 5 seeds) |" in text
     assert "Not run yet: RoVR-Adv; SoftRoVR; RoVR-GSPO, adaptive" in text
     ET.fromstring((tmp_path / "spiked.svg").read_text())
 
 
-def test_the_tables_of_the_evidence_page_are_those_of_the_runs():
+@pytest.mark.parametrize("name", list(SWEEPS))
+def test_the_tables_of_the_evidence_page_are_those_of_the_runs(name):
     root = Path(__file__).parents[3]
-    page, rows = root / "docs" / "evidence.md", read_lines(root / "results" / "embedded" / "runs.jsonl")
-    assert update_page(page, rows) == page.read_text()
-    assert (root / "results" / "embedded" / "README.md").read_text().endswith(tables(rows))
+    page, results = root / "docs" / "evidence.md", root / SWEEPS[name].results
+    rows = read_lines(results / "runs.jsonl")
+    assert update_page(name, page, rows) == page.read_text()
+    if rows:
+        assert (results / "README.md").read_text().endswith(tables(name, rows))
 
 
 def test_every_row_of_the_evidence_has_its_settings_seed_versions_and_verdicts():

@@ -31,16 +31,16 @@ def test_the_evidence_runs_first_what_its_claims_rest_on_seed_by_seed():
 
 def test_each_setting_is_one_world():
     names: dict[str, set[Job]] = {}
-    for place, job in sweep.planned("evidence"):
+    for place, job in (*sweep.planned("evidence"), *sweep.planned("smollm2")):
         names.setdefault(place.split("/")[0], set()).add(job.with_(method="gspo", seed=1))
     assert all(len(worlds) == 1 for worlds in names.values())
     assert len({next(iter(worlds)) for worlds in names.values()}) == len(names)
 
 
 def test_tables_have_figures_of_their_own_and_pairs_that_they_show():
-    figures = [table.figure for table in evidence_plan.TABLES]
-    assert len(set(figures)) == len(figures)
-    for table in evidence_plan.TABLES:
+    tables = [table for plan in evidence_plan.SWEEPS.values() for table in plan.tables]
+    assert len({table.figure for table in tables}) == len(tables)
+    for table in tables:
         assert {method for pair in table.pairs for method in pair} <= set(table.methods), table.title
 
 

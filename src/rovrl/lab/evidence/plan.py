@@ -1,13 +1,15 @@
-"""What the evidence sweep runs: settings (one world each), and the tables that are read from their runs."""
+"""What the sweeps run: settings (one world each), and the tables that are read from their runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from rovrl.lab.job import SPIKES, Job
 from rovrl.lab.methods import METHODS
 from rovrl.lab.models.warmup import WarmUp
+from rovrl.lab.models.worlds import WORLDS
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -40,6 +42,21 @@ class Table(NamedTuple):
     def figure(self) -> str:
         """The name of the file with its learning curves."""
         return "-".join(filter(None, (self.setting.name, self.about.split(" ")[0]))) + ".svg"
+
+
+class Sweep(NamedTuple):
+    """Stages of tables, run one after the other; where the repository keeps their results, and under which heading."""
+
+    stages: tuple[tuple[Table, ...], ...]
+    results: Path
+    heading: str
+    mark: str
+    """Which marks of docs/evidence.md hold its tables."""
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All of them, in the order of running."""
+        return tuple(table for stage in self.stages for table in stage)
 
 
 def _known(*names: str) -> tuple[str, ...]:
@@ -88,6 +105,10 @@ BY_PROMPT = _setting(
 BONUS = _setting("bonus", "clean rewards, rare right answers beside a small bonus", reward="bonus")
 UNITS = _setting("units", "clean rewards, two data sets with other units", reward="units")
 MISMATCH = _setting("mismatch", "clean score rewards, responses from a bfloat16 copy", rollout="bfloat16")
+TOOLS = ", choosing tools, graded call by call"
+TOOLS_CLEAN = _setting("tools-clean", f"clean rewards{TOOLS}", model="tools", reward="rule")
+TOOLS_SPIKED = _setting("tools-spiked", f"10 % spikes{TOOLS}", SPIKES, model="tools", reward="rule")
+TOOLS_THIRTY = _setting("tools-thirty", f"30 % spikes{TOOLS}", "spikes:rate=0.3,size=16", model="tools", reward="rule")
 ANOTHER_SPIKED = _setting("another-spiked", "10 % spikes, another warm-up", SPIKES, warm_up=WarmUp(seed=1))
 ANOTHER_CLEAN = _setting("another-clean", "clean score rewards, another warm-up", warm_up=WarmUp(seed=1))
 
@@ -110,6 +131,9 @@ PLACEMENT = (
 )
 """The paper's placement ablation."""
 FURTHER = (
+    Table(TOOLS_SPIKED, SHORT, pairs=BESIDE_WINSOR),
+    Table(TOOLS_THIRTY, SHORT, pairs=BESIDE_WINSOR),
+    Table(TOOLS_CLEAN, SHORT, pairs=BESIDE_WINSOR),
     Table(TWENTY, SHORT, pairs=BESIDE_WINSOR),
     Table(VARIED, SHORT, pairs=BESIDE_WINSOR),
     Table(BY_PROMPT, SHORT, pairs=BESIDE_WINSOR),
@@ -129,5 +153,18 @@ FURTHER = (
     ),
     Table(CLEAN, ("gspo", "rovr-gspo", ADAPTIVE, "winsor"), about="rivals without SoftRoVR"),
 )  # fmt: skip
-STAGES = (MAIN, PLACEMENT, FURTHER)
-TABLES = tuple(table for stage in STAGES for table in stage)
+
+WORDS = Job(model="smollm2-words", reward="rule", **WORLDS["smollm2-words"].sizes)
+WORDS_METHODS = ("gspo", "softrovr", "rovr-gspo", *_known(GUARDED))
+WORDS_PAIRS = (*against(["rovr-gspo", GUARDED], ["softrovr"]), *against([GUARDED], ["rovr-gspo"]))
+LANGUAGE_MODEL = (
+    Table(
+        Setting("words-spiked", "10 % spikes", WORDS.with_(contamination=(SPIKES,))), WORDS_METHODS, pairs=WORDS_PAIRS
+    ),
+    Table(Setting("words-clean", "clean rewards", WORDS.with_(contamination=())), WORDS_METHODS, pairs=WORDS_PAIRS),
+)
+
+SWEEPS: Mapping[str, Sweep] = {
+    "evidence": Sweep((MAIN, PLACEMENT, FURTHER), Path("results/embedded"), "Runs of the embedded tasks", "tables"),
+    "smollm2": Sweep((LANGUAGE_MODEL,), Path("results/smollm2-words"), "Runs of SmolLM2-135M-Instruct", "smollm2"),
+}

@@ -1,6 +1,7 @@
-"""The evidence: our settings, their parts and their rivals on the embedded tasks; some hundred runs, resumable.
+"""Whole sets of runs, resumable: the evidence on the embedded tasks, and a real language model.
 
     rovrl train --sweep evidence --out results/embedded
+    rovrl train --sweep smollm2 --out results/smollm2-words
 
 What the claims rest on comes first, seed by seed, then the further tables. Runs live in OUT/runs; what a reader needs of them
 (settings, learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in
@@ -20,13 +21,12 @@ from typing import Any
 
 from rovrl.errors import RovrlError
 from rovrl.lab.embedded import require_packages, starting_model
-from rovrl.lab.evidence.plan import STAGES
+from rovrl.lab.evidence.plan import SWEEPS
 from rovrl.lab.job import Job, finished
 from rovrl.lab.pool import Order, run_all
 from rovrl.output.files import read_lines, write_lines, write_text
 
-SWEEPS = {"evidence": STAGES}
-RESULTS, PAGE = Path("results/embedded"), Path("docs/evidence.md")
+PAGE = Path("docs/evidence.md")
 """In the repository, the page that explains the results is kept in step with them."""
 
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep not in SWEEPS:
         raise RovrlError(f"--sweep {args.sweep!r} is not known; there is {', '.join(SWEEPS)}")
     require_packages()
-    out = Path(args.out) if args.out else RESULTS
+    out = Path(args.out) if args.out else SWEEPS[args.sweep].results
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
     kept = _kept(out, orders)
     _put_strangers_aside(out, len(kept))
@@ -43,15 +43,15 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(kept)} of {len(orders)} runs are finished in {out}", flush=True)
     if missing:
         warm = {job.start: starting_model(job) for job in {o.job.start: o.job for o in missing}.values()}
-        run_all(missing, warm, args.workers, True, "evidence", after_each=partial(collect, out, orders, kept))
-    report(out, collect(out, orders, kept))
+        run_all(missing, warm, args.workers, True, args.sweep, after_each=partial(collect, out, orders, kept))
+    report(args.sweep, out, collect(out, orders, kept))
     return 0
 
 
 def planned(sweep: str) -> Iterator[tuple[str, Job]]:
     """(place, job) of a sweep in the order of running: seed by seed, so that an unfinished sweep is a balanced one."""
     told = set()
-    for stage in SWEEPS[sweep]:
+    for stage in SWEEPS[sweep].stages:
         for seed in range(1, max(table.seeds for table in stage) + 1):
             for table in stage:
                 for method in table.methods if seed <= table.seeds else ():
@@ -74,13 +74,13 @@ def collect(out: Path, orders: Sequence[Order], kept: dict[Path, dict[str, Any]]
     return rows
 
 
-def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
+def report(name: str, out: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Writes the tables and curves that the runs allow; in the repository also the page that explains them."""
     from rovrl.lab.evidence.report import update_page, write_report
 
-    write_report(out, rows)
-    if out == RESULTS and PAGE.exists():
-        write_text(PAGE, update_page(PAGE, rows))
+    write_report(name, out, rows)
+    if out == SWEEPS[name].results and PAGE.exists():
+        write_text(PAGE, update_page(name, PAGE, rows))
 
 
 def _row(order: Order) -> dict[str, Any] | None:

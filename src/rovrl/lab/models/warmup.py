@@ -5,22 +5,46 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from rovrl.errors import RovrlError, require
 from rovrl.lab.models.cache import cached
 from rovrl.output.progress import Progress, silent
-from rovrl.tasks import arithmetic
+from rovrl.tasks import arithmetic, characters
 
 if TYPE_CHECKING:
-    from transformers import Qwen3ForCausalLM
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 LEAST_STEPS = 20
 """A tenth of the steps raises the learning rate; fewer leave nothing to raise it in."""
+
+
+class Textbook(Protocol):
+    """A task with printed solutions to learn from; the module `rovrl.tasks.arithmetic` is one."""
+
+    PROMPT_LENGTH: int
+    """Characters of every problem."""
+
+    def textbook_page(self, rng: random.Random, rows: int) -> list[tuple[str, str]]:
+        """`rows` pairs of problem and printed solution."""
+        ...
+
+    def held_out(self) -> tuple[str, ...]:
+        """The evaluation problems, of which no page holds one."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts."""
+        ...
+
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The tokenizer with those ids."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -39,33 +63,39 @@ class WarmUp:
         if self.steps < LEAST_STEPS:
             raise RovrlError(f"the warm-up needs at least {LEAST_STEPS} steps, not {self.steps}")
 
-    def key(self) -> str:
+    def key(self, book: Textbook = arithmetic) -> str:
         """A short digest of the recipe, of the textbook and of the torch version, whose rounding it depends on."""
-        sample = arithmetic.textbook_page(random.Random(0), 64)
-        facts = [asdict(self), sample, arithmetic.held_out(), torch.__version__]
+        sample = book.textbook_page(random.Random(0), 64)
+        facts = [asdict(self), sample, book.held_out(), torch.__version__]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def warmed_up(recipe: WarmUp, cache: Path | None = None, progress: Progress = silent) -> Path:
+def warmed_up(
+    recipe: WarmUp, cache: Path | None = None, progress: Progress = silent, book: Textbook = arithmetic
+) -> Path:
     """The directory of the warmed-up model and tokenizer, built first where the cache has no intact copy.
 
     `progress(step, steps)` is called only while building.
     """
-    return cached(f"warm-up-{recipe.key()}", lambda place: _save(train(recipe, progress), place), cache)
+
+    def build(place: Path) -> None:
+        _save(train(recipe, progress, book), place, book)
+
+    return cached(f"warm-up-{recipe.key(book)}", build, cache)
 
 
-def train(recipe: WarmUp, progress: Progress = silent) -> Qwen3ForCausalLM:
+def train(recipe: WarmUp, progress: Progress = silent, book: Textbook = arithmetic) -> Qwen3ForCausalLM:
     """A fresh model after `recipe.steps` pages of the textbook; the same recipe gives the same weights on one thread."""
     rng = random.Random(recipe.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        model = build(recipe).train()
+        model = fresh(recipe, book).train()
     optimizer = torch.optim.AdamW(model.parameters(), recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, recipe.learning_rate, total_steps=recipe.steps, pct_start=0.1
     )
     for step in range(recipe.steps):
-        loss = _page_loss(model, arithmetic.textbook_page(rng, recipe.batch))
+        loss = _page_loss(model, book, book.textbook_page(rng, recipe.batch))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -75,13 +105,13 @@ def train(recipe: WarmUp, progress: Progress = silent) -> Qwen3ForCausalLM:
     return model
 
 
-def build(recipe: WarmUp) -> Qwen3ForCausalLM:
+def fresh(recipe: WarmUp, book: Textbook = arithmetic) -> Qwen3ForCausalLM:
     """The untrained model: Qwen3's architecture with 0.24 million parameters."""
     transformers = require("transformers", extra="train")
-    characters = arithmetic.tokenizer()
+    tokens = book.tokenizer()
     return transformers.Qwen3ForCausalLM(
         transformers.Qwen3Config(
-            vocab_size=len(characters),
+            vocab_size=len(tokens),
             hidden_size=recipe.hidden,
             intermediate_size=3 * recipe.hidden,
             num_hidden_layers=recipe.layers,
@@ -89,24 +119,23 @@ def build(recipe: WarmUp) -> Qwen3ForCausalLM:
             num_key_value_heads=recipe.heads,
             head_dim=recipe.hidden // recipe.heads,
             max_position_embeddings=128,
-            pad_token_id=characters.pad_token_id,
-            eos_token_id=characters.eos_token_id,
+            pad_token_id=tokens.pad_token_id,
+            eos_token_id=tokens.eos_token_id,
             bos_token_id=None,
             tie_word_embeddings=True,
         )
     )
 
 
-def _page_loss(model: Qwen3ForCausalLM, page: list[tuple[str, str]]) -> torch.Tensor:
+def _page_loss(model: Qwen3ForCausalLM, book: Textbook, page: list[tuple[str, str]]) -> torch.Tensor:
     """Cross-entropy of the printed solutions and their end of text, given the problems."""
-    end = arithmetic.SPECIAL.index("<eos>")
-    ids = torch.tensor([[*row, end] for row in arithmetic.encode([problem + text for problem, text in page])])
-    first = arithmetic.PROMPT_LENGTH
+    ids = torch.tensor([[*row, characters.END] for row in book.encode([problem + text for problem, text in page])])
+    first = book.PROMPT_LENGTH
     logits = model(input_ids=ids[:, :-1]).logits[:, first - 1 :]
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, first:].flatten())
 
 
-def _save(model: Qwen3ForCausalLM, place: Path) -> None:
+def _save(model: Qwen3ForCausalLM, place: Path, book: Textbook) -> None:
     require("transformers", extra="train").logging.disable_progress_bar()
     model.save_pretrained(place)
-    arithmetic.tokenizer().save_pretrained(place)
+    book.tokenizer().save_pretrained(place)

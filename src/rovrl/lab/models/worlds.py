@@ -1,4 +1,4 @@
-"""The two worlds of the embedded job: a tiny model on scratchpad addition, a real 135M one on few-shot addition."""
+"""The worlds of the embedded job: a tiny model on addition or on choosing tools, a real one on addition or on sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rovrl.lab.models.smollm2 import smollm2
 from rovrl.lab.models.warmup import WarmUp, warmed_up
 from rovrl.output.progress import Progress
-from rovrl.tasks import arithmetic, fewshot
+from rovrl.tasks import arithmetic, dispatch, fewshot, keywords
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class World:
     training_problems: Callable[[int, int], list[str]]
     held_out: Callable[[], Sequence[str]]
     score: Callable[[str, str], float]
-    """(problem, response) -> 1.0 or 0.0."""
+    """(problem, response) -> 0.0 to 1.0; 1.0 is right."""
     max_response_tokens: int
     problems: int
     """How many problems a run trains on."""
@@ -46,6 +46,19 @@ WORLDS: Mapping[str, World] = {
         max_response_tokens=arithmetic.MAX_RESPONSE_TOKENS,
         problems=4000,
     ),
+    "tools": World(
+        facts=(
+            "Task: tools for five requests, graded call by call, by a 0.24M-parameter model with Qwen3's architecture.",
+            f"Planted: the model learnt from a manual with a wrong tool for {dispatch.MISPRINTED_PAIRS} of the 100 entries "
+            f"in {dispatch.MISPRINT_RATE:.0%} of the cases; reinforcement learning has to find the right ones.",
+        ),
+        model=lambda recipe, progress: warmed_up(recipe, progress=progress, book=dispatch),
+        training_problems=dispatch.training_problems,
+        held_out=dispatch.held_out,
+        score=dispatch.score,
+        max_response_tokens=dispatch.MAX_RESPONSE_TOKENS,
+        problems=4000,
+    ),
     "smollm2": World(
         facts=("Task: few-shot addition of a number below 20 and a one-digit number, by SmolLM2-135M-Instruct.",),
         model=lambda recipe, progress: smollm2(),
@@ -62,6 +75,22 @@ WORLDS: Mapping[str, World] = {
             "learning_rate": 1e-6,
             "evaluate_every": 7,
             "checkpoint_every": 7,
+        },
+    ),
+    "smollm2-words": World(
+        facts=("Task: a sentence with four given words, graded by how many it uses, by SmolLM2-135M-Instruct.",),
+        model=lambda recipe, progress: smollm2(),
+        training_problems=keywords.training_problems,
+        held_out=keywords.held_out,
+        score=keywords.score,
+        max_response_tokens=keywords.MAX_RESPONSE_TOKENS,
+        problems=1000,
+        sizes={
+            "generations": 15,
+            "prompts": 4,
+            "learning_rate": 2e-6,
+            "evaluate_every": 5,
+            "checkpoint_every": 5,
         },
     ),
 }

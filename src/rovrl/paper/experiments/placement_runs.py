@@ -33,9 +33,9 @@ def collect(evidence: str, seeds: int, tiny: bool, progress: Progress) -> list[R
 
 def _orders(evidence: Path, seeds: int, tiny: bool) -> Iterator[tuple[str, str, Any, Path]]:
     """(world, title, job, directory) of the sweep's runs with the table's methods, as the sweep itself lays them out."""
-    from rovrl.lab.evidence.plan import FIVE, MISMATCH, PLACEMENT, RULE, TABLES, UPWARD
+    from rovrl.lab.evidence.plan import FIVE, FURTHER, MAIN, MISMATCH, PLACEMENT, RULE, UPWARD
 
-    further = tuple(t for t in TABLES if t.setting in (RULE, FIVE, UPWARD, MISMATCH))
+    further = tuple(t for t in (*MAIN, *FURTHER) if t.setting in (RULE, FIVE, UPWARD, MISMATCH))
     for table in PLACEMENT[:1] if tiny else (*PLACEMENT, *further):
         setting = table.setting
         for seed in range(1, min(seeds, table.seeds) + 1):
