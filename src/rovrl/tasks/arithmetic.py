@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 DIGITS = 4
 CHARACTERS = "0123456789+=;#"
-PROMPT_LENGTH = 2 * DIGITS + 2
 RESPONSE_LENGTH = 9 * DIGITS + DIGITS + 2
 """Characters of a whole response: nine per column, the mark, and one digit more than the summands have."""
 MAX_RESPONSE_TOKENS = RESPONSE_LENGTH + 4

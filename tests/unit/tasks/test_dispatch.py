@@ -31,7 +31,7 @@ def test_without_misprints_the_manual_scores_one_and_fills_the_length():
     for problem in dispatch.problems(500, seed=1):
         text = dispatch.worked(problem, rng, rate=0.0)
         assert dispatch.score(problem, text) == 1.0
-        assert len(problem) == dispatch.PROMPT_LENGTH
+        assert len(problem) == len(PROBLEM)
         assert len(text) == dispatch.RESPONSE_LENGTH
 
 

@@ -25,10 +25,7 @@ LEAST_STEPS = 20
 
 
 class Textbook(Protocol):
-    """A task with printed solutions to learn from; the module `rovrl.tasks.arithmetic` is one."""
-
-    PROMPT_LENGTH: int
-    """Characters of every problem."""
+    """A task with printed solutions to learn from, its problems all of one length; `rovrl.tasks.arithmetic` is one."""
 
     def textbook_page(self, rng: random.Random, rows: int) -> list[tuple[str, str]]:
         """`rows` pairs of problem and printed solution."""
@@ -130,7 +127,7 @@ def fresh(recipe: WarmUp, book: Textbook = arithmetic) -> Qwen3ForCausalLM:
 def _page_loss(model: Qwen3ForCausalLM, book: Textbook, page: list[tuple[str, str]]) -> torch.Tensor:
     """Cross-entropy of the printed solutions and their end of text, given the problems."""
     ids = torch.tensor([[*row, characters.END] for row in book.encode([problem + text for problem, text in page])])
-    first = book.PROMPT_LENGTH
+    first = len(page[0][0])
     logits = model(input_ids=ids[:, :-1]).logits[:, first - 1 :]
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, first:].flatten())
 
