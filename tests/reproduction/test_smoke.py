@@ -9,7 +9,7 @@ from rovrl.paper.registry import ITEMS
 from rovrl.paper.store import experiment, load, stem
 
 FAST = ("sim_sweeps", "sim_outer_factor", "mechanism", "sim_estimators", "reward_contamination", "token_stress")
-SLOW = ("sensitivity",)
+SLOW = ("sensitivity", "certificates")
 TRAINED = ("cross_step", "placement")
 TRAINING = (pytest.mark.slow, pytest.mark.filterwarnings("ignore"))  # TRL and accelerate warn in several ways
 CASES = [

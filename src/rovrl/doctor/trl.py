@@ -122,6 +122,10 @@ def _method(config: Any) -> Iterator[Remark]:
         yield Remark(
             "warning", f"loss_type={config.loss_type} does not weigh responses equally; the method is loss_type=grpo"
         )
+    if config.reward_settings is not None and config.num_generations >= 2:
+        from rovrl.guarantees import tolerance_of_settings
+
+        yield Finding("note", tolerance_of_settings(config.num_generations, config.reward_settings))
     off = [name for name in ("reward_channel", "ratio_channel") if getattr(config, name) is None]
     if off:
         yield Remark("warning", f"{' and '.join(off)} off: this is not RoVR-GSPO but a baseline")

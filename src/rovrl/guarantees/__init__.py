@@ -8,11 +8,19 @@
     smoothing     what the logistic step of the ratio channel costs
     policy        what reaches the weight, the clip branch, the objective and its gradient
 
+and, beside the paper's bounds, sharper ones (docs/certificates.md has the proofs):
+
+    sharp         the probability statements with binomial tails, exact counts of blocks and exact loads
+    movement      how far replaced rewards can move the reference of a group that one has
+    certificate   how far they can move the advantages of the others, given that
+    tolerance     both in one call: what may I tolerate?
+
 Each docstring has the paper's label, the equation and the premises; arguments outside them are a ValueError. All are
 about the convex shape 1, the only one of Barron's family whose score is both increasing and bounded (by M_c = 1/c), so
 none takes a shape: nothing here holds for the redescending ones.
 """
 
+from rovrl.guarantees.certificate import credit_certificate
 from rovrl.guarantees.credit import (
     FiniteCredit,
     contrast_retention,
@@ -32,6 +40,7 @@ from rovrl.guarantees.efficiency import (
     outer_factor,
     scale_orthogonality,
 )
+from rovrl.guarantees.movement import breakdown, reference_range
 from rovrl.guarantees.policy import (
     FlipCounts,
     WeightError,
@@ -64,8 +73,17 @@ from rovrl.guarantees.reference import (
     reference_failure,
     resolution,
 )
+from rovrl.guarantees.sharp import (
+    entropy_block_tail,
+    exact_loads,
+    sharp_block_tail,
+    sharp_correction_envelope,
+    sharp_partition_failure,
+    sharp_reference_failure,
+)
 from rovrl.guarantees.smoothing import expected_smoothing, lipschitz, smoothing, smoothing_margin
-from rovrl.guarantees.target import contamination_bias, functional_bias, third_moment_bias
+from rovrl.guarantees.target import contamination_bias, functional_bias, m_functional, separation, third_moment_bias
+from rovrl.guarantees.tolerance import Tolerance, tolerance, tolerance_of_groups, tolerance_of_settings
 
 __all__ = [
     "FiniteCredit",
@@ -73,9 +91,11 @@ __all__ = [
     "Orthogonality",
     "Spike",
     "SpikeLimit",
+    "Tolerance",
     "WeightError",
     "block_replacement",
     "block_tail",
+    "breakdown",
     "burst_ratio",
     "center_only_clean_bound",
     "center_only_limit",
@@ -84,11 +104,14 @@ __all__ = [
     "contrast_retention",
     "correction_envelope",
     "credit_bound",
+    "credit_certificate",
     "credit_fidelity",
     "credit_scale_stability",
     "credit_stability",
     "crossfit_weight",
     "effective_sample_size",
+    "entropy_block_tail",
+    "exact_loads",
     "expected_smoothing",
     "finite_credit",
     "flip_counts",
@@ -98,6 +121,7 @@ __all__ = [
     "grpo_limit",
     "grpo_spike",
     "lipschitz",
+    "m_functional",
     "mean_efficiency",
     "oracle_variance",
     "orthogonality_remainder",
@@ -109,11 +133,20 @@ __all__ = [
     "policy_value",
     "ratio_flips",
     "reference_failure",
+    "reference_range",
     "resolution",
     "scale_orthogonality",
+    "separation",
+    "sharp_block_tail",
+    "sharp_correction_envelope",
+    "sharp_partition_failure",
+    "sharp_reference_failure",
     "sign_flips",
     "smoothing",
     "smoothing_margin",
     "third_moment_bias",
+    "tolerance",
+    "tolerance_of_groups",
+    "tolerance_of_settings",
     "weight_error",
 ]

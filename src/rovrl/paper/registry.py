@@ -76,6 +76,7 @@ ITEMS: dict[str, Item] = {
             60,
             stand_in=EMBEDDED,
         ),
+        Item("beyond:certificates", "Not in the paper: its bounds, our sharper ones, and attacks", "certificates", 2),
         Item("beyond:sensitivity", "Not in the paper: what κ, c, B, K, γ, η cost and buy", "sensitivity", 3),
         Item(
             "tab:math_main",

@@ -65,6 +65,7 @@ def test_a_verl_run_with_the_methods_settings_has_neither_problem_nor_warning():
     assert found["problem"] == found["warning"] == []
     assert "the driver knows rovr and rovr_gspo" in found["ok"]
     assert "groups of 16 in blocks of 6, 5, 5" in found["ok"]
+    assert any(text.startswith("5 bad rewards of 16") for text in found["note"])
 
 
 @pytest.mark.parametrize(
@@ -318,3 +319,9 @@ def test_the_settings_of_the_readmes_verl_command_pass_the_doctor(request):
     micro = [f"{ACTOR}.use_dynamic_bsz=true", "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true"]  # of the "..."
     config = verl_doctor.compose(None, "ppo_trainer", [*line.split(), *micro, "actor_rollout_ref.rollout.n=16"])
     assert [f for f in verl_doctor.settings(config) if f.level == "problem"] == []
+
+
+def test_what_a_trl_run_tolerates_is_said():
+    found = findings("trl", *TRL)
+    assert any(text.startswith("5 bad rewards of 16") for text in found["note"])
+    assert not any("bad rewards" in text for text in findings("trl", *TRL, "reward_channel=null")["note"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from rovrl import Blocks, RewardChannel
 from rovrl import guarantees as g
 
 CREDIT = {"num_levels": 9, "scale_cap": 1.0, "credit_bound": 1.0, "credit_floor": 0.1}
@@ -102,6 +103,30 @@ REFUSED = [
     ("floor", lambda: g.grpo_spike([1.0, 2.0], 0, 1.0)),
     ("group", lambda: g.grpo_limit(1)),
     ("spike", lambda: g.center_only_clean_bound(1.0, 1.0, 1.0)),
+    ("law", lambda: g.m_functional([], 1.0)),
+    ("law[1]", lambda: g.m_functional([0.0, math.nan], 1.0)),
+    ("weights", lambda: g.m_functional([0.0, 1.0], 1.0, [1.0])),
+    ("weights", lambda: g.m_functional([0.0, 1.0], 1.0, [1.0, -1.0])),
+    ("weights", lambda: g.m_functional(lambda u: u, 1.0, [1.0])),
+    ("t", lambda: g.separation([0.0, 1.0], 0.0, 1.0)),
+    ("a", lambda: g.entropy_block_tail(3.0, 6, 1, 0.5, 1.0)),
+    ("replaced", lambda: g.sharp_block_tail(1.0, 5, 6, 0.5, 1.0)),
+    ("arbitrary", lambda: g.sharp_reference_failure(1.0, (5, 5, 5), 1, 2, 0.5, 1.0)),
+    ("tails", lambda: g.sharp_reference_failure(1.0, (5, 5, 5), 1, 1, 0.5, 1.0, tails="normal")),
+    ("corrupted", lambda: g.sharp_partition_failure(1.0, (5, 5, 5), 16, 0.5, 1.0)),
+    ("delta", lambda: g.exact_loads((5, 5, 5), 2, 1.0)),
+    ("scale_cap", lambda: g.sharp_correction_envelope((5, 5), 9, 0.0)),
+    ("sizes", lambda: g.breakdown(())),
+    ("replaced", lambda: g.credit_certificate(torch.zeros(4), 0.0, 4, 0.1, 1.0, 0.1)),
+    ("rewards", lambda: g.credit_certificate(torch.tensor([0.0, math.nan]), 0.0, 1, 0.1, 1.0, 0.1)),
+    ("reference_error", lambda: g.credit_certificate(torch.zeros(4), 0.0, 1, -0.1, 1.0, 0.1)),
+    ("replaced", lambda: g.reference_range(torch.zeros(4), Blocks.contiguous(4, 1), RewardChannel(), 5)),
+    ("scale_source", lambda: g.reference_range(torch.zeros(6), Blocks.contiguous(6, 2), RewardChannel(), 1)),
+    ("groups", lambda: g.tolerance([[1.0, None], []])),
+    ("groups", lambda: g.tolerance(torch.zeros(3, 4), replaced=4)),
+    ("replaced", lambda: g.tolerance(torch.zeros(3, 4), replaced=-1)),
+    ("group", lambda: g.tolerance_of_settings(1, RewardChannel())),
+    ("share", lambda: g.tolerance(torch.zeros(3, 4)).within(0.0)),
 ]
 
 
@@ -122,6 +147,7 @@ def test_every_calculator_is_among_the_refusals():
         "flip_counts",
         "partition_budgets",
         "scale_orthogonality",
+        "tolerance_of_groups",
     }  # refuse through others
     alike = {"grpo_bound", "center_only_limit", "orthogonality_remainder"}  # the same check as their neighbours
     assert functions - tried == composed | alike
