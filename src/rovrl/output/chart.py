@@ -26,9 +26,12 @@ class Series(NamedTuple):
 
 
 def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str, percent: bool = False) -> str:
-    """One chart; each line carries its name at its right end. Values that are no finite numbers are left out."""
-    lines = [_finite(s) for s in series]
-    lines = [s for s in lines if s.x]
+    """One chart; each line carries its name at its right end. Values that are no finite numbers are left out.
+
+    A line's colour is its place in `series`, with values or without: over several charts of the same methods each keeps it.
+    """
+    places = [place for place, s in enumerate(series) if _finite(s).x]
+    lines = [_finite(series[place]) for place in places]
     if not lines:
         return f'<p class="empty">{escape(label)}: no values.</p>'
     xs, ys = [v for s in lines for v in s.x], [v for s in lines for v in (*s.y, *s.low, *s.high)]
@@ -43,7 +46,7 @@ def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str,
         f'text-anchor="middle">{escape(y_label)}</text>',
     ]
     ends = _pushed_apart([frame.y(s.y[-1]) for s in lines])
-    for i, (line, end) in enumerate(zip(lines, ends, strict=True)):
+    for i, line, end in zip(places, lines, ends, strict=True):
         colour, dash = COLOURS[i % len(COLOURS)], DASHES[(i + i // len(COLOURS)) % len(DASHES)]
         if line.low and len(lines) <= MOST_BANDS:
             edge = [*zip(line.x, line.high, strict=True), *reversed(list(zip(line.x, line.low, strict=True)))]

@@ -181,6 +181,91 @@ def test_sorting_filtering_choosing_a_step_and_keys_work(browser, written):
         assert watched.errors == []
 
 
+def test_words_are_found_in_completions_and_marked_where_they_stand(browser, written):
+    html, document = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        page.locator("#search").fill('step:2-3 "window.hacked = 7"')
+        wanted = [g["id"] for g in document["groups"] if g["step"] in (2, 3)]
+        shown = page.locator("#list tbody tr").evaluate_all("(rows) => rows.map((row) => Number(row.dataset.id))")
+        assert sorted(shown) == sorted(wanted)
+        assert page.locator("#list mark").count() == len(wanted)
+        page.locator("#list tbody tr").first.click()
+        marked = page.locator("#group mark").all_inner_texts()
+        assert set(marked) == {"window.hacked = 7"}
+        assert page.locator("#group details[open] mark").count() == len(marked) > 0
+        page.locator("#search").fill("group:no-such")
+        assert page.locator("#list tbody").inner_text() == "No group fits."
+        assert watched.errors == []
+
+
+def test_an_address_brings_back_the_page_of_the_list_the_group_and_the_measure(browser, written):
+    html, _ = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        last = page.evaluate("window.rovrlAudit.list.rows.at(-1).id")
+        page.goto(f"{html.as_uri()}#group={last}&metric=reward")
+        page.reload()
+        assert page.locator("#page").inner_text() == "page 2 of 2"
+        assert page.locator("tr[aria-current]").get_attribute("data-id") == str(last)
+        assert page.locator("#metric").input_value() == "reward"
+        page.locator("#only").select_option("dominated")
+        page.locator("#list tbody tr").nth(2).click()
+        here = page.evaluate("window.rovrlAudit.view.group.id")
+        page.reload()
+        assert page.evaluate("window.rovrlAudit.view.group.id") == here
+        assert page.locator("#only").input_value() == "dominated"
+        assert watched.errors == []
+
+
+def test_the_keyboard_stays_where_it_was_and_the_row_in_view(browser, written):
+    html, _ = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        page.locator("#list tbody tr button").nth(3).focus()
+        page.keyboard.press("Enter")
+        name = page.evaluate("document.activeElement.closest('tr').dataset.id")
+        assert name == page.locator("tr[aria-current]").get_attribute("data-id")
+        page.locator("[data-sort=flips]").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.dataset.sort") == "flips"
+        for _ in range(30):
+            page.keyboard.press("j")
+        box = page.locator("tr[aria-current]").bounding_box()
+        assert -1 <= box["y"] <= page.viewport_size["height"] - box["height"] + 1  # parts of pixels
+        stops = "document.querySelectorAll('#steps [tabindex=\"0\"], #steps button, #steps a').length"
+        assert page.evaluate(stops) == 1
+
+
+def test_a_finding_opens_the_chart_on_its_measure_and_filters_the_list(browser, written):
+    html, document = written
+    assert document["findings"][0]["code"] == "dominating_rewards"
+    with Watched(browser, html) as watched:
+        page = watched.page
+        assert page.locator("#metric").input_value() == "dominated"
+        threshold = page.locator(".limit-name").inner_text()
+        assert threshold == f"threshold of the run, {100 * document['findings'][0]['threshold']:.0f} %"
+        shares = document["steps"]["dominated"]
+        worst = document["steps"]["step"][int(np.argmax(shares))]
+        assert page.locator("#step-readout").inner_text().startswith(f"step {worst}: ")
+        page.locator("[data-code=dominating_rewards]").click()
+        count = sum(bool(g["dominating"]) for g in document["groups"])
+        assert page.locator("#count").inner_text() == f"{count} of {len(document['groups'])}"
+
+
+def test_each_method_shows_what_it_spends_on_the_dominating_rewards(browser, written):
+    html, document = written
+    group = document["groups"][0]
+    with Watched(browser, html) as watched:
+        for method in METHODS:
+            size = np.abs(advantages(method, group["rewards"]))
+            taken = watched.page.locator(f"[data-kept={method}]").get_attribute("data-taken")
+            assert float(taken) == pytest.approx(size[group["dominating"]].sum() / size.sum(), rel=1e-9)
+        rewards = watched.page.locator(".advantages tbody td:nth-child(2)").all_inner_texts()
+        assert [float(r) for r in rewards] == sorted((float(r) for r in rewards), reverse=True)
+        assert watched.page.locator(".bar-cut").count() >= 1
+
+
 def test_the_control_moves_one_reward_and_every_method_answers_as_python_does(browser, written):
     html, document = written
     with Watched(browser, html) as watched:
@@ -281,6 +366,10 @@ def test_token_log_ratios_are_drawn_with_block_centers_mean_soft_rovr_and_band(b
         box.locator("summary").click()
         assert box.locator(".block-line").count() == 8
         assert box.locator(".token").count() == 40
+        assert box.locator(".token.cut").count() == 8
+        assert box.get_by_text("8 reach beyond the picture").count() == 1
+        box.get_by_role("button", name="Show the whole range").click()
+        assert box.locator(".token.cut").count() == 0
         assert box.locator(".clip-band, .mark.mean, .mark.rovr").count() == 3
         assert watched.errors == []
 
@@ -344,6 +433,8 @@ def test_a_phone_shows_the_page_without_sideways_scrolling(browser, written):
     phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
     with Watched(browser, html, **phone) as watched:
         page = watched.page
+        assert page.evaluate("document.querySelector('#groups').getBoundingClientRect().top") < 1200
+        assert not page.locator("#findings details").first.evaluate("(node) => node.open")
         page.locator("#list tbody tr").nth(1).tap()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert page.locator("#back").is_visible()

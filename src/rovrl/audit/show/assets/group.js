@@ -23,7 +23,7 @@ class GroupView {
     this.kept = el("div", { class: "scroll" });
     refill(this.root,
       el("button", { id: "back", type: "button", onclick: () => byId("groups").scrollIntoView() }, "\u2190 to the list"),
-      el("h2", { id: "group-title" }, el("bdi", {}, groupName(group))),
+      el("h2", { id: "group-title", title: groupName(group) }, `step ${group.step}, `, el("bdi", {}, short(group.label || `group ${group.id}`))),
       this.facts(), el("h3", {}, "Rewards"), this.plot, this.legend,
       this.moved === null ? null : this.control(),
       el("h3", {}, "What each method makes of them"), this.kept, el("p", { class: "muted small", id: "kept-note" }),

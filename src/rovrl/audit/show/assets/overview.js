@@ -6,7 +6,7 @@ function cardsOf(doc) {
   const cards = [
     ["Groups", whole(s.groups), sizes.length === 1 ? `of ${sizes[0][0]} responses` : `most of ${sizes[0][0]} responses`],
     ["Responses", whole(s.responses), `${whole(s.steps)} ${s.steps === 1 ? "step" : "steps"}, ${s.first_step} to ${s.last_step}`],
-    ["Mean reward", number(s.mean_reward), "over finite rewards"],
+    ["Mean reward", s.nonfinite_rewards < s.responses ? number(s.mean_reward) : "\u2013", "of the finite rewards"],
     ["Contrast lost", percent(s.contrast_lost), `under GRPO; credit ${percent(s.contrast_lost_credit)}`],
     ["Dominated groups", whole(s.dominated_groups), `${whole(s.dominating_rewards)} rewards; ${whole(s.halved_groups)} groups lost half`],
     ["Sign changes", percent(s.sign_change_share), `${whole(s.sign_changes)} responses, GRPO against credit`],
