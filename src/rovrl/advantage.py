@@ -16,11 +16,13 @@ from torch import Tensor
 from rovrl.config import RewardChannel
 from rovrl.credit import FORMULAS, Credit
 from rovrl.explanation import Explanation, weighted_sum
+from rovrl.faults import Faults, find_faults
 from rovrl.groups import GroupIds, Rewards, as_rewards, buckets, group_codes
 from rovrl.partition import GivenBlocks, Partitions
+from rovrl.resolved import Resolved
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import scale_source
-from rovrl.scales import batch_scales, needs_scale, resolve
+from rovrl.scales import StepScales
 
 Advantage = Callable[..., Tensor]
 
@@ -92,43 +94,53 @@ def explain_groups(
     channel: RewardChannel,
     partitions: Partitions,
     method: str | Advantage = "credit",
+    *,
+    faults: Faults | None = None,
+    scales: StepScales | None = None,
 ) -> Explanation:
-    """`explain` for the rewards of one function, with the partitions that all functions share."""
+    """`explain` for the rewards of one function, with the partitions that all functions share.
+
+    `faults` and `scales` are what a run knows of them from earlier steps; without them they are found in this batch.
+    """
     if isinstance(method, str) and method not in FORMULAS:
         raise ValueError(f"method must be one of {', '.join(FORMULAS)} or a function, not {method!r}")
     group, num_groups = group_codes(group_ids, len(values))
     group, finite = group.to(values.device), values.isfinite()
-    x = torch.where(finite, values, 0.0).double()
-    found = list(buckets(finite, group, num_groups))
+    if faults is None and channel.faults == "reject":
+        faults = find_faults(values, group, num_groups)
+    rejected = torch.zeros_like(finite) if faults is None else faults.rejected
+    counted = finite & ~rejected
+    x = torch.where(counted, values, 0.0).double()
+    found = list(buckets(counted, group, num_groups))
     used = {m: partitions[_to_cut(m, method)] for m, _, _ in found}
-    resolved, settings = _settings(
-        [x[rows] for _, _, rows in found], {m: b for m, (b, _) in used.items()}, channel, method
-    )
+    settings = Resolved.of([x[rows] for _, _, rows in found], used, channel, method, scales)
 
     advantages = torch.zeros_like(x)
-    per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu")}
+    per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu", "unit")}
     fallback, tied = (torch.zeros(num_groups, dtype=torch.bool, device=x.device) for _ in range(2))
-    for m, groups, rows in found:
+    for (m, groups, rows), factor in settings.by_unit(found, scales):
         rewards, (blocks, fallback[groups]) = x[rows], used[m]
-        result = _apply(method, rewards, blocks, settings[m])
+        result = _apply(method, rewards, blocks, settings.for_groups(m, factor))
         tied[groups] = flat = rewards.amin(-1) == rewards.amax(-1)
         advantages[rows] = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
-        per_group["mean"][groups] = (rewards / m).sum(-1)
+        per_group["mean"][groups], per_group["unit"][groups] = (rewards / m).sum(-1), factor
         per_group["reference"][groups], per_group["scale"][groups] = result.reference, result.scale
         if result.nu is not None:
             per_group["nu"][groups] = result.nu
     return Explanation(
         advantages=advantages.to(values.dtype),
         finite=finite,
+        rejected=rejected,
         group=group,
         size=torch.bincount(group, minlength=num_groups),
-        finite_size=torch.bincount(group[finite], minlength=num_groups),
+        finite_size=torch.bincount(group[counted], minlength=num_groups),
         fallback=fallback,
         tied=tied,
         scale_source=_source([blocks for blocks, _ in used.values()], channel),
         blocks={m: blocks for m, (blocks, _) in used.items()},
-        channel=resolved,
+        channel=settings.common,
         method=method if isinstance(method, str) else getattr(method, "__name__", "function"),
+        faults=faults,
         **per_group,
     )
 
@@ -155,8 +167,10 @@ def _dense(name: str) -> Advantage:
         given = None if name == "loo" else blocks
         partitions = Partitions(channel, generator) if given is None else GivenBlocks(channel, given)
         rows = values.reshape(-1, size)
-        if size >= 2 and bool(rows.sum().isfinite()):  # no gaps: no bookkeeping of groups
-            return _of_whole_groups(rows.double(), name, channel, partitions).to(values.dtype).view(values.shape)
+        if channel.faults == "bound" and size >= 2 and bool(rows.sum().isfinite()):  # no gaps: no bookkeeping of groups
+            found = _of_whole_groups(rows.double(), name, channel, partitions)
+            if found is not None:
+                return found.to(values.dtype).view(values.shape)
         ids = torch.arange(len(rows)).repeat_interleave(size)
         return explain_groups(rows.flatten(), ids, channel, partitions, name).advantages.view(values.shape)
 
@@ -167,32 +181,21 @@ def _dense(name: str) -> Advantage:
 
 def _of_whole_groups(
     rewards: Float[Tensor, "batch group"], method: str, channel: RewardChannel, partitions: Partitions
-) -> Float[Tensor, "batch group"]:
-    """What `explain_groups` gives for groups of one size without gaps, and nothing but the advantages.
+) -> Float[Tensor, "batch group"] | None:
+    """What `explain_groups` gives for groups of one size without gaps, and nothing but the advantages; None: several units.
 
     Tied groups need no care here: a reference that preserves constants leaves residuals of exactly 0.
     """
     size = rewards.shape[-1]
-    blocks, _ = partitions[_to_cut(size, method)]
-    _, settings = _settings([rewards], {size: blocks}, channel, method)
-    return FORMULAS[method](rewards, blocks, settings[size]).advantages
+    used = {size: partitions[_to_cut(size, method)]}
+    settings = Resolved.of([rewards], used, channel, method, None)
+    if settings.factors and bool((settings.factors[0] != 1).any()):
+        return None
+    return FORMULAS[method](rewards, used[size][0], settings.for_groups(size, 1.0)).advantages
 
 
 ADVANTAGES: dict[str, Advantage] = {name: _dense(name) for name in FORMULAS}
 """Name -> function of (rewards [..., group], channel, *, blocks=None, generator=None) -> advantages of the same shape."""
-
-
-def _settings(
-    groups: list[Tensor], blocks: dict[int, Blocks], channel: RewardChannel, method: str | Advantage
-) -> tuple[RewardChannel, dict[int, RewardChannel]]:
-    """The settings with numbers in place of "lagged" and "adaptive": for the log, and for each number of responses."""
-    if not any(needs_scale(channel, chosen) for chosen in blocks.values()):
-        return channel, dict.fromkeys(blocks, channel)
-    scale, spread = batch_scales(groups, channel)
-    resolved = resolve(channel, scale, spread=spread)
-    if method == "loo":  # finds its numbers without the response's own reward
-        return resolved, dict.fromkeys(blocks, channel)
-    return resolved, {m: resolve(channel, scale, chosen, spread=spread) for m, chosen in blocks.items()}
 
 
 def _to_cut(size: int, method: str | Advantage) -> int:

@@ -90,7 +90,7 @@ class RewardChannel(_Channel):
     credit_bound: float | Literal["adaptive"] = 1.0
     """kappa, the bound of the credit map; "adaptive": twice the lagged spread within groups."""
     credit_floor: float | Literal["adaptive"] = 1e-3
-    """s_min, the floor of the credit scale; "adaptive": 0.6 times the lagged spread within groups."""
+    """s_min, the floor of the credit scale; "adaptive": the lagged spread within groups."""
     curvature_floor: float = 1e-6
     """a_min, in the sandwich scale."""
     scale_floor: float = 1e-6
@@ -104,6 +104,9 @@ class RewardChannel(_Channel):
     """epsilon_tie, relative to the pooled scale."""
     reference: str = "rovr"
     """Which estimator of `rovrl.REFERENCES` the credit is measured from; nu and its source matter for "rovr" alone."""
+    faults: Literal["bound", "reject"] = "bound"
+    """"bound": every finite reward counts, as in the paper; "reject": rewards shown to be faults (docs/faults.md) are left
+    out of every statistic, like a NaN, and get advantage 0."""
 
     def __post_init__(self) -> None:
         self._count("num_blocks", 1)
@@ -125,6 +128,7 @@ class RewardChannel(_Channel):
         allowed = '"auto", "local", "lagged" or a finite positive number'
         self._require("scale_source", allowed, named or (_is_number(source) and source > 0))  # pyright: ignore[reportOperatorIssue]
         self._non_negative("tie_tolerance")
+        self._require("faults", '"bound" or "reject"', self.faults in ("bound", "reject"))
         if self.reference != "rovr":  # checked only then: the settings alone need no torch
             self._require("reference", f"one of {', '.join(known_references())}", self.reference in known_references())
 

@@ -108,7 +108,7 @@ def _leave_one_out(rewards: Tensor, blocks: Blocks, channel: RewardChannel, floo
 
 
 def _floor_of_others(rewards: Tensor, channel: RewardChannel) -> Tensor:
-    """s_min for each response [batch, group]: a number of the settings, or 0.6 spreads of rewards other than its own."""
+    """s_min for each response [batch, group]: a number of the settings, or the spread of rewards other than its own."""
     if channel.credit_floor != ADAPTIVE:
         return torch.full_like(rewards, _number(channel.credit_floor))
     return (ADAPTIVE_FLOOR * spread_of_others(rewards)).clamp(min=ADAPTIVE_LEAST)

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rovrl.config import RewardChannel
+from rovrl.faults import Faults
 from rovrl.robust.blocks import Blocks
 
 
@@ -20,15 +21,20 @@ class Explanation:
     advantages: Float[Tensor, " n"]
     finite: Bool[Tensor, " n"]
     """Whether a response's reward is a number; if not, it is left out of every statistic and gets advantage 0."""
+    rejected: Bool[Tensor, " n"]
+    """Whether it was shown to be a fault, with `faults="reject"`: left out likewise."""
     group: Int[Tensor, " n"]
     size: Int[Tensor, " g"]
     finite_size: Int[Tensor, " g"]
+    """How many rewards of each group count: finite and not rejected."""
     mean: Float[Tensor, " g"]
     reference: Float[Tensor, " g"]
     scale: Float[Tensor, " g"]
     """The divisor of the advantages."""
     nu: Float[Tensor, " g"]
     """ν̂ of the reference; 0 where one block, another reference than RoVR or another method needs none."""
+    unit: Float[Tensor, " g"]
+    """The unit of adaptive credit over the common one: `channel`'s adaptive bound and floor times this; 1 as a rule."""
     fallback: Bool[Tensor, " g"]
     tied: Bool[Tensor, " g"]
     """Two or more finite rewards, all equal: no signal."""
@@ -43,13 +49,20 @@ class Explanation:
     """The running scale of earlier steps (on the first step this batch's own); None outside a `RewardRun`."""
     lagged_spread: float | None = None
     """The running spread likewise; None where no setting is "adaptive"."""
+    faults: Faults | None = None
+    """The thresholds beyond which rewards were rejected, and the evidence; None with `faults="bound"`."""
     parts: tuple[Explanation, ...] = ()
     """One explanation per reward function where there are several, else empty."""
     weights: tuple[float, ...] = ()
 
     @property
+    def counted(self) -> Bool[Tensor, " n"]:
+        """Which rewards count: finite and not rejected."""
+        return self.finite & ~self.rejected
+
+    @property
     def contrast(self) -> Bool[Tensor, " g"]:
-        """Which groups have two or more finite rewards that are not all equal: those that teach something."""
+        """Which groups have two or more rewards that count and are not all equal: those that teach something."""
         return (self.finite_size >= 2) & ~self.tied
 
 
@@ -57,17 +70,19 @@ def weighted_sum(parts: Sequence[Explanation], weights: Sequence[float], channel
     """The explanation of Σ_k w_k A_k, with one part per reward function k (`channel`: the settings that all had).
 
     A response without a score of function k has A_k = 0. Per group, mean and reference are weighted sums as well, scale
-    and ν̂ with |w_k|. A group falls back if it does for any function, and is tied if no function sees a contrast in it.
+    and ν̂ with |w_k|. A group falls back if it does for any function, and is tied if no function sees a contrast in it. A
+    response is rejected if it is for every function that scored it.
     """
     first = parts[0]
-    finite = torch.stack([part.finite for part in parts]).any(0)
+    finite, counted = (torch.stack([getattr(part, name) for part in parts]).any(0) for name in ("finite", "counted"))
     signed = torch.tensor(weights, dtype=torch.float64, device=first.mean.device)
     tied = torch.stack([part.tied for part in parts]).any(0) & ~torch.stack([part.contrast for part in parts]).any(0)
     return replace(
         first,
         advantages=_sum(parts, "advantages", signed).to(first.advantages.dtype),
         finite=finite,
-        finite_size=torch.bincount(first.group[finite], minlength=len(first.size)),
+        rejected=finite & ~counted,
+        finite_size=torch.bincount(first.group[counted], minlength=len(first.size)),
         mean=_sum(parts, "mean", signed),
         reference=_sum(parts, "reference", signed),
         scale=_sum(parts, "scale", signed.abs()),
@@ -77,6 +92,7 @@ def weighted_sum(parts: Sequence[Explanation], weights: Sequence[float], channel
         scale_source="+".join(sorted({name for part in parts for name in part.scale_source.split("+")})),
         blocks={size: blocks for part in parts for size, blocks in part.blocks.items()},
         channel=channel,
+        faults=None,
         parts=tuple(parts),
         weights=tuple(float(weight) for weight in weights),
     )

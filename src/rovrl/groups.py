@@ -27,6 +27,8 @@ class Column(Protocol):
 Rewards = Tensor | Sequence[float | int | None] | Sequence[Sequence[float | int | None]] | np.ndarray | Column
 """A tensor, or a list, array or table column of numbers in which None stands for a score that never came."""
 GroupIds = Sequence[Any] | np.ndarray | Tensor | Column
+Bucket = tuple[int, Tensor, Tensor]
+"""(m, groups [g], rows [g, m]): the groups in which m responses count, and which responses those are."""
 
 
 def as_rewards(rewards: Rewards) -> Tensor:
@@ -72,7 +74,7 @@ def _refuse_what_is_no_id(distinct: Iterable[Any], ids: list[Any]) -> None:
             )
 
 
-def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[Bucket]:
     """(m, groups [g], rows [g, m]) for every number m ≥ 2 of finite responses that occurs, ascending."""
     rows = finite.nonzero().squeeze(-1)
     rows = rows[group[rows].argsort(stable=True)]

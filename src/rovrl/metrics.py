@@ -1,7 +1,7 @@
 """The numbers that a run logs, computed once for all engines; `rovrl.diagnostics.METRICS` names, docs/metrics.md explains them.
 
-Groups "with contrast" have two or more finite rewards that are not all equal. Means over groups are over these: the others
-have advantage 0, and a divisor that is the floor says nothing about the rewards.
+Groups "with contrast" have two or more rewards that count (finite, not rejected) and are not all equal. Means over groups
+are over these: the others have advantage 0, and a divisor that is the floor says nothing about the rewards.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rovrl.diagnostics import METRICS, branch_flips, clip_margin, metric
 from rovrl.explanation import Explanation
+from rovrl.faults import Faults
 from rovrl.loss import clip_branch
 
 MOVED = 1e-5
@@ -26,7 +27,7 @@ WEIGHT_METRICS = ("weight_shift", "weight_disagreement", "clip_upper", "clip_low
 """The names that `weight_metrics` fills."""
 
 
-PER_FUNCTION = ("credit_bound", "nonfinite_rate", "tied_rate", "variance_share")
+PER_FUNCTION = ("credit_bound", "nonfinite_rate", "rejected", "tied_rate", "variance_share")
 """The names that are also logged for each reward function, where there are several."""
 
 
@@ -47,6 +48,8 @@ def reward_metrics(info: Explanation, functions: Sequence[str] = ()) -> dict[str
         "lagged_scale": info.lagged_scale,
         "lagged_spread": info.lagged_spread,
     }
+    if info.faults is not None:
+        found |= _fault_metrics(info.rejected, info.faults)
     if info.method in ROBUST:
         found |= _reference_metrics(info)
     if info.method == "credit":
@@ -78,6 +81,15 @@ def _variance_shares(info: Explanation) -> list[float]:
     return torch.where(variance > 0, (columns * whole).sum(-1) / variance, math.nan).tolist()
 
 
+def _fault_metrics(rejected: Tensor, faults: Faults) -> dict[str, float]:
+    """What was rejected and beyond which thresholds; a threshold or a dispersion that there is not is left out."""
+    found = {"rejected": _mean(rejected)}
+    for name, side in (("above", faults.above), ("below", faults.below)):
+        if math.isfinite(side.threshold):
+            found |= {f"fault_threshold_{name}": side.threshold, f"fault_dispersion_{name}": side.dispersion}
+    return found
+
+
 def _reference_metrics(info: Explanation) -> dict[str, float]:
     has_scale = info.contrast & (info.nu > 0)
     found = {
@@ -93,11 +105,11 @@ def _credit_metrics(info: Explanation) -> dict[str, float]:
     if isinstance(bound, str) or isinstance(floor, str):  # adaptive, and no group to measure
         return {}
     shaped = (info.advantages.double() * info.scale[info.group]).abs()
-    counted = info.finite & info.contrast[info.group]
+    counted = info.counted & info.contrast[info.group]
     return {
         "credit_bound": bound,
         "credit_floor": floor,
-        "saturation": _mean((shaped > SATURATED * bound)[counted]),
+        "saturation": _mean((shaped > SATURATED * bound * info.unit[info.group])[counted]),
     }
 
 

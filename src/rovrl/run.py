@@ -20,11 +20,12 @@ from torch import Tensor
 from rovrl.advantage import Advantage, by_function, explain_groups
 from rovrl.config import RewardChannel
 from rovrl.explanation import Explanation, weighted_sum
-from rovrl.groups import GroupIds, Rewards
+from rovrl.faults import FaultWindow, find_faults
+from rovrl.groups import GroupIds, Rewards, group_codes
 from rovrl.metrics import reward_metrics
 from rovrl.partition import Partitions
 from rovrl.robust.scale import LaggedScale
-from rovrl.scales import channel_for_step
+from rovrl.scales import scales_for_step
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Memory:
     """What is remembered of one reward function. Each field has a `state_dict` and a `load_state_dict`."""
 
     scales: LaggedScale = field(default_factory=LaggedScale)
+    window: FaultWindow = field(default_factory=FaultWindow)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values: field -> its state."""
@@ -50,14 +52,15 @@ class Memory:
         partitions: Partitions,
         method: str | Advantage,
     ) -> Explanation:
-        """One step of one reward function: settings by the steps before it, then this step is taken in."""
-        earlier = copy.copy(self.scales)
-        settings = channel_for_step(channel, self.scales, rewards, group_ids)
-        info = explain_groups(rewards, group_ids, settings, partitions, method)
-        in_use = self.scales if earlier.value is None else earlier
-        filled_in = isinstance(channel.scale_source, str)  # by then a number, which would be called a pilot
-        source = info.scale_source.replace("pilot", "lagged") if filled_in else info.scale_source
-        return replace(info, lagged_scale=in_use.value, lagged_spread=in_use.spread, scale_source=source)
+        """One step of one reward function: settings and faults by the steps before it, then this step is taken in."""
+        group, num_groups = group_codes(group_ids, len(rewards))
+        faults = find_faults(rewards, group, num_groups, self.window) if channel.faults == "reject" else None
+        kept = rewards if faults is None else torch.where(faults.rejected, torch.nan, rewards)
+        known = scales_for_step(channel, self.scales, kept, group, num_groups)
+        info = explain_groups(rewards, group_ids, channel, partitions, method, faults=faults, scales=known)
+        if faults is not None:
+            self.window.add(rewards, group)
+        return replace(info, lagged_scale=known.scale or None, lagged_spread=known.spread or None)
 
 
 class RewardRun:

@@ -5,8 +5,10 @@ Two numbers: the paper's sandwich scale, for the ν̂ of small blocks, and the `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -19,9 +21,30 @@ from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import SMALL_BLOCK, scale_source, whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
 from rovrl.robust.spread import spread
+from rovrl.robust.units import APART, units
 
-ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 0.6, 1e-6
-"""credit_bound="adaptive" is 2 spreads (`rovrl.robust.spread`), credit_floor="adaptive" 0.6 of them; neither below 1e-6."""
+ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 1.0, 1e-6
+"""credit_bound="adaptive" is 2 spreads (`rovrl.robust.spread`), credit_floor="adaptive" one; neither below 1e-6."""
+
+
+class Scales(NamedTuple):
+    """What a batch says about the scale of differences within groups."""
+
+    scale: float
+    """The median over groups with contrast of the whole-group sandwich scale; 0 without any."""
+    spread: float
+    """The spread of the groups in the commonest unit, or in the one nearest to earlier steps; 0 where nothing is adaptive."""
+    factors: list[Float[Tensor, " group"]]
+    """Of each group of each matrix, the spread of its own unit over that: 1 unless a batch mixes units."""
+
+
+class StepScales(NamedTuple):
+    """The scales that a step is measured in."""
+
+    scale: float
+    spread: float
+    factors: Float[Tensor, " g"]
+    """Of each group, the spread of its own unit over `spread`."""
 
 
 def is_adaptive(channel: RewardChannel) -> bool:
@@ -54,10 +77,18 @@ def resolve(
     return replace(channel, **changes) if changes else channel
 
 
+def in_unit(settings: RewardChannel, channel: RewardChannel, factor: float) -> RewardChannel:
+    """The resolved `settings` for groups whose unit is `factor` times the common one, where `channel` is adaptive."""
+    if factor == 1 or not is_adaptive(channel):
+        return settings
+    names = [name for name in ("credit_bound", "credit_floor") if getattr(channel, name) == ADAPTIVE]
+    return replace(settings, **{name: max(getattr(settings, name) * factor, ADAPTIVE_LEAST) for name in names})
+
+
 @torch.no_grad()
 def within_group_scale(rewards: Rewards, group_ids: GroupIds, channel: RewardChannel) -> float:
     """The median over untied groups of the whole-group sandwich scale; 0 if no group has contrast."""
-    return batch_scales(_groups(rewards, group_ids), channel)[0]
+    return batch_scales(_groups(rewards, group_ids), replace(channel, credit_bound=1.0, credit_floor=1.0)).scale
 
 
 @torch.no_grad()
@@ -75,25 +106,65 @@ def channel_for_step(
     On the very first step these are this batch's own. `lagged` then takes this batch in. With scale_source="auto" the
     number is used if any group of the batch is cut into blocks of fewer than four.
     """
-    groups = _groups(rewards, group_ids)
-    scale_now, spread_now = batch_scales(groups, channel)
-    scale = lagged.value if lagged.value is not None else scale_now
-    resolved = resolve(channel, scale, spread=lagged.spread if lagged.spread is not None else spread_now)
-    lagged.update(scale_now, spread_now)
-    if channel.scale_source == "auto" and _has_small_blocks([rows.shape[-1] for rows in groups], channel):
-        resolved = replace(resolved, scale_source=max(scale, channel.scale_floor))
+    values = as_rewards(rewards).flatten()
+    group, num_groups = group_codes(group_ids, len(values))
+    known = scales_for_step(channel, lagged, values, group, num_groups)
+    resolved = resolve(channel, known.scale, spread=known.spread)
+    sizes = torch.bincount(group[values.isfinite().cpu()], minlength=num_groups)
+    if channel.scale_source == "auto" and _has_small_blocks(sizes.unique().tolist(), channel):
+        resolved = replace(resolved, scale_source=max(known.scale, channel.scale_floor))
     return resolved
 
 
-def batch_scales(groups: Sequence[Float[Tensor, "group n"]], channel: RewardChannel) -> tuple[float, float]:
-    """The within-group scale of a batch, and its spread (0 where no setting is "adaptive"); one matrix per group size.
+@torch.no_grad()
+def scales_for_step(
+    channel: RewardChannel, lagged: LaggedScale, values: Float[Tensor, " n"], group: Tensor, num_groups: int
+) -> StepScales:
+    """The scales of earlier steps, or of this one if it is the first; `lagged` then takes this batch in."""
+    found = list(buckets(values.isfinite(), group.to(values.device), num_groups))
+    now = batch_scales([values.double()[rows] for _, _, rows in found], channel, near=lagged.spread)
+    factors = torch.ones(num_groups, dtype=torch.float64, device=values.device)
+    for (_, groups, _), own in zip(found, now.factors, strict=True):
+        factors[groups] = own.to(values.device)
+    known = StepScales(
+        now.scale if lagged.value is None else lagged.value,
+        now.spread if lagged.spread is None else lagged.spread,
+        factors,
+    )
+    mixed = bool((factors != 1).any())
+    strange = mixed and lagged.spread is not None and not _alike(now.spread, lagged.spread)
+    lagged.update(now.scale, 0.0 if strange else now.spread)  # another unit says nothing about the running one
+    return known
+
+
+def batch_scales(
+    groups: Sequence[Float[Tensor, "group n"]], channel: RewardChannel, near: float | None = None
+) -> Scales:
+    """The scales of a batch, one matrix of finite rewards per group size; `near` is the spread of earlier steps.
 
     Groups whose rewards are all equal say nothing about the scale of a difference: counting them as 0 would shrink it to
     nothing late in training.
     """
     scales = [whole_scale(rows, channel) for rows in groups]
     every = torch.cat(scales) if scales else torch.zeros(0)
-    return median_of(every[every > 0]), spread(groups) if is_adaptive(channel) else 0.0
+    scale = median_of(every[every > 0])
+    if not is_adaptive(channel):
+        return Scales(scale, 0.0, [torch.ones(len(rows), dtype=torch.float64) for rows in groups])
+    labels, spreads = units(groups)
+    base = _common(labels, spreads) if not near else min(spreads, key=lambda value: abs(math.log(value / near)))
+    unit = near if near and len(spreads) > 1 and not _alike(base, near) else base
+    ratios = torch.tensor([value / unit if len(spreads) > 1 else 1.0 for value in spreads], dtype=torch.float64)
+    return Scales(scale, base, [ratios[own] for own in labels])
+
+
+def _common(labels: Sequence[Tensor], spreads: Sequence[float]) -> float:
+    """The spread of the unit that most groups have."""
+    counts = torch.bincount(torch.cat([torch.zeros(0, dtype=torch.long), *labels]), minlength=len(spreads))
+    return spreads[int(counts.argmax())]
+
+
+def _alike(one: float, other: float) -> bool:
+    return 1 / APART < one / other < APART
 
 
 def _groups(rewards: Rewards, group_ids: GroupIds) -> list[Tensor]:

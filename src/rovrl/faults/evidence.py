@@ -11,20 +11,24 @@ from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design
 from rovrl.robust.outliers.gaps import WIDTHS, Cut, cuts
 
-ERROR = 0.01
-"""The declared error rate of one call, shared by both sides and all their thresholds: the chance that verdicts dispersed like
-ordinary ones are taken for faults, and the chance that faults are found dispersed."""
+ERROR = 0.05
+"""The declared error rate of one call, shared by all its tests (a quarter for each side, half for both together) and their
+thresholds: the chance that verdicts dispersed like ordinary ones are taken for faults."""
+MISSED = 0.01
+"""Likewise the chance that faults are found dispersed, and kept."""
 LEAST = 4.0
 """No reward nearer to its group's center than this many units is a fault."""
 MOST = 0.5
 """No more than this share of all responses is a fault on one side."""
-SMALLEST = 8
-"""Smaller groups are no evidence: their center follows two hits, and dispersion cannot show."""
+SMALLEST = 4
+"""Smaller groups are no evidence: their center follows a single hit."""
+LAYERED = 8
+"""In smaller groups on average only what lies beyond the farthest gap can be shown: a few of four show no layers."""
 NEGLIGIBLE = 0.15
 """An excess of this share of the expected pairs is no dispersion, however significant: some centers are misplaced."""
 REMAINDER, UNSUSPICIOUS = 0.4, 0.05
 """Hits up to this share of the faults shown before may lack power of their own, if their p-value is above the second number."""
-MEETINGS, MET = 12, 0.5
+MEETINGS, MET = 6, 0.5
 """Where this many meetings of opposite hits in one group are expected by chance, half of them show that both sides mix."""
 MIXED = 0.05
 """The share of groups with hits on both sides up to which a side can be seen as one of two levels."""
@@ -37,7 +41,7 @@ class Side:
     threshold: float = float("inf")
     """Responses farther than this from their group's center are faults; infinity: none is."""
     hits: int = 0
-    """How many there are in groups of 8 and more, of this batch and of the window."""
+    """How many there are in groups of 4 and more, of this batch and of the window."""
     dispersion: float = float("nan")
     """Pairs of them that share a group, over the number expected by chance: 1 for faults, larger for merit."""
     p_value: float = float("nan")
@@ -49,18 +53,37 @@ def search(groups: SortedGroups, residual: np.ndarray, unit: float, design: Desi
 
     What lies between a threshold that is shown and the next has to be shown by itself: many faults would hide some merit.
     """
-    candidates = np.flatnonzero((residual > unit * LEAST / WIDTHS[-1]) & (design.sizes > 0)[groups.group])
-    candidates = candidates[np.argsort(-residual[candidates], kind="stable")]
-    found = cuts(residual[candidates], LEAST * unit, MOST * float(design.members.sum()))
-    if not found:
-        return Side()
-    evidence = _Evidence(groups, residual, design, groups.group[candidates], ERROR / (2 * len(found)))
+    evidence, found = _evidence(groups, residual, unit, design, ERROR / 4)
     shown: Cut | None = None
-    for cut in found:
+    for cut in found if design.mean_size >= LAYERED else found[:1]:
         first = shown.hits if shown else 0
         if evidence.shows(first, cut, shown) or (shown and evidence.extends(shown, cut)):
             shown = cut
     return evidence.side(shown) if shown else Side()
+
+
+def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design) -> tuple[Side, Side]:
+    """What is shown above and below by the hits of both sides together, for batches too small to show it for each.
+
+    Hits on both sides have twice the number, and they have to meet in the same groups as often as chance makes them.
+    """
+    evidence, found = _evidence(groups, np.abs(residual), unit, design, ERROR / 2)
+    for cut in found if design.mean_size >= LAYERED else found[:1]:
+        far = (evidence.residual >= cut.at) & (design.sizes > 0)[groups.group]
+        up, down = (groups.count(far & (sign * residual > 0)).astype(float) for sign in (1, -1))
+        if evidence.even_not_ordinary(up + down, displaced=False) and evidence.meets(up, down):
+            return evidence.measured(cut.threshold, up), evidence.measured(cut.threshold, down)
+    return Side(), Side()
+
+
+def _evidence(
+    groups: SortedGroups, residual: np.ndarray, unit: float, design: Design, error: float
+) -> tuple[_Evidence, list[Cut]]:
+    """The candidates on the positive side of the residuals, and the cuts among them that share the error rate."""
+    candidates = np.flatnonzero((residual > unit * LEAST / WIDTHS[-1]) & (design.sizes > 0)[groups.group])
+    candidates = candidates[np.argsort(-residual[candidates], kind="stable")]
+    found = cuts(residual[candidates], LEAST * unit, MOST * float(design.members.sum()))
+    return _Evidence(groups, residual, design, groups.group[candidates], error / max(len(found), 1)), found
 
 
 @dataclass(frozen=True)
@@ -89,7 +112,7 @@ class _Evidence:
     def even_not_ordinary(self, counts: np.ndarray, displaced: bool) -> bool:
         """No more dispersed than chance allows, and less than ordinary verdicts are, at this level."""
         found, expected = dispersion.pairs(counts), self.chance(counts)
-        dispersed = dispersion.overdispersion(found, expected) < self.level
+        dispersed = dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR
         if dispersed and found - expected.mean > NEGLIGIBLE * expected.mean:
             return False
         hits = float(counts.sum())
@@ -132,7 +155,10 @@ class _Evidence:
 
     def side(self, cut: Cut) -> Side:
         """The threshold with the dispersion of what lies beyond it."""
-        counts = self.counts(0, cut.hits)
+        return self.measured(cut.threshold, self.counts(0, cut.hits))
+
+    def measured(self, threshold: float, counts: np.ndarray) -> Side:
+        """A side with this threshold and so many hits per group."""
         found, expected = dispersion.pairs(counts), self.chance(counts)
         ratio = found / expected.mean if expected.mean > 0 else float("nan")
-        return Side(cut.threshold, cut.hits, ratio, dispersion.overdispersion(found, expected))
+        return Side(threshold, int(counts.sum()), ratio, dispersion.overdispersion(found, expected))

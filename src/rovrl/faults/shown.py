@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rovrl.faults.evidence import LEAST, SMALLEST, Side, search
+from rovrl.faults.evidence import LEAST, SMALLEST, Side, search, search_together
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design
 
-SHARE = 0.75
+SHARE, SMALL = 0.75, 8
 """No more than this share of a group is rejected; of a group with fewer than 8 responses, fewer than half."""
 CLEAR, DOUBTFUL = 0.35, 0.3
 """Groups with at most this share of hits on a side tell their rate; with at least that share, another center is tried."""
@@ -37,6 +37,8 @@ def shown(groups: SortedGroups, strata: np.ndarray) -> tuple[np.ndarray, Side, S
             unit = groups.unit(groups.residual(center), kept)
         residual = groups.residual(center)
         above, below = search(groups, residual, unit, design), search(groups, -residual, unit, design)
+        if above.hits + below.hits == 0:
+            above, below = search_together(groups, residual, unit, design)
         new = _ranges(groups, _recentred(groups, center, above, below), above, below)
         if all(np.array_equal(a, b) for a, b in zip(new, (low, high), strict=True)):
             break
@@ -101,7 +103,7 @@ def _likelihood(
 def _mask(groups: SortedGroups, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """What is rejected, in the original order; nothing in a group of which too much would be."""
     gone = low + groups.size - high
-    allowed = np.where(groups.size < SMALLEST, 2 * gone < groups.size, gone <= SHARE * groups.size)
+    allowed = np.where(groups.size < SMALL, 2 * gone < groups.size, gone <= SHARE * groups.size)
     inside = (groups.place >= low[groups.group]) & (groups.place < high[groups.group])
     rejected = np.zeros(len(groups.values), bool)
     rejected[groups.order] = ~inside & allowed[groups.group]

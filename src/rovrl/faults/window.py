@@ -24,7 +24,7 @@ class FaultWindow:
     """The residuals of the last few thousand responses, step by step.
 
     A residual is a reward minus its group's median: the test looks at differences within groups only, and takes centers anew.
-    Rewards themselves could not be rounded. Groups with fewer than eight finite rewards are no evidence and not kept. A step
+    Rewards themselves could not be rounded. Groups with fewer than four finite rewards are no evidence and not kept. A step
     that alone exceeds the capacity needs no help and is not kept either.
     """
 

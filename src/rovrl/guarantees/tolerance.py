@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rovrl.config import RewardChannel
-from rovrl.credit import METHODS
+from rovrl.credit import FORMULAS
 from rovrl.groups import Rewards, as_rewards, buckets
 from rovrl.guarantees.certificate import credit_certificate
 from rovrl.guarantees.credit import credit_bound
@@ -83,7 +83,7 @@ def tolerance(
 
 def _certify(x: Tensor, blocks: Blocks, channel: RewardChannel, r: int) -> tuple[Tensor, Tensor, Tensor]:
     """Worst change over the responses, and the range of the reference, for groups of one size and resolved settings."""
-    theta = METHODS["credit"](x, blocks, channel).reference
+    theta = FORMULAS["credit"](x, blocks, channel).reference
     low, high = reference_range(x, blocks, channel, r)
     low, high = torch.minimum(low, theta), torch.maximum(high, theta)  # which they are, but for rounding
     limits = float(channel.credit_bound), float(channel.credit_floor)

@@ -118,10 +118,10 @@ def test_a_step_uses_the_scale_of_earlier_steps_and_then_takes_its_own_in():
     first, second = batch(0, 0.2), batch(1, 5.0)
     scale, spread = within_group_scale(*first, channel), within_group_spread(*first)
     one = channel_for_step(channel, lagged, *first)
-    assert (one.scale_source, one.credit_bound, one.credit_floor) == pytest.approx((scale, 2 * spread, 0.6 * spread))
+    assert (one.scale_source, one.credit_bound, one.credit_floor) == pytest.approx((scale, 2 * spread, spread))
     assert (lagged.value, lagged.spread) == (scale, spread)
     two = channel_for_step(channel, lagged, *second)
-    assert (two.scale_source, two.credit_bound, two.credit_floor) == pytest.approx((scale, 2 * spread, 0.6 * spread))
+    assert (two.scale_source, two.credit_bound, two.credit_floor) == pytest.approx((scale, 2 * spread, spread))
     assert lagged.value == pytest.approx(0.9 * scale + 0.1 * within_group_scale(*second, channel))
     assert lagged.spread == pytest.approx(0.9 * spread + 0.1 * within_group_spread(*second))
 
@@ -181,7 +181,7 @@ def test_tied_groups_and_other_sizes_do_not_change_the_scale_of_small_blocks(sou
     np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-9)
 
 
-def test_adaptive_credit_uses_twice_and_six_tenths_of_the_spread():
+def test_adaptive_credit_uses_twice_the_spread_and_the_spread():
     x = reward_groups(45, 16, seed=3)[[0, 2, 3, 9, 11, 12, 18]]
     ids = np.repeat(np.arange(len(x)), 16)
     channel = RewardChannel(partition="contiguous", credit_bound="adaptive", credit_floor="adaptive")
@@ -189,7 +189,7 @@ def test_adaptive_credit_uses_twice_and_six_tenths_of_the_spread():
     ours = rovrl.grouped_advantages(x.reshape(-1), ids, channel).reshape(-1, 16)
     for row, mine in zip(x, ours, strict=True):
         theta = ref.reference("rovr", row, ref.contiguous(16, 3))
-        np.testing.assert_allclose(mine.numpy(), ref.credit(list(row), theta, 2 * spread, 0.6 * spread), atol=1e-8)
+        np.testing.assert_allclose(mine.numpy(), ref.credit(list(row), theta, 2 * spread, spread), atol=1e-8)
 
 
 @pytest.mark.parametrize("factor", [1e-3, 10.0, 1e4])

@@ -52,6 +52,11 @@ class Design:
         return self.by_stratum(_falling(self.sizes, 2) / 2)
 
     @cached_property
+    def mean_size(self) -> float:
+        """The mean size of the groups that are in; 0 without any."""
+        return float(self.sizes.sum() / max((self.sizes > 0).sum(), 1))
+
+    @cached_property
     def shapes(self) -> tuple[np.ndarray, np.ndarray]:
         """The sizes that occur, and how many groups have each."""
         return np.unique(self.sizes[self.sizes > 0], return_counts=True)

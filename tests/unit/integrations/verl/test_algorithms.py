@@ -119,7 +119,7 @@ def test_a_response_with_holes_in_its_mask_gets_its_advantage_on_the_valid_token
 
 
 def test_an_unknown_setting_is_refused_with_the_channels_own_sentence(verl):
-    with pytest.raises(ValueError, match="RewardChannel has no field num_block; its fields are num_blocks"):
+    with pytest.raises(ValueError, match="RewardChannel has no field num_block; did you mean num_blocks"):
         advantages(verl, [0.0, 1.0], ["a", "a"], num_block=3)
 
 

@@ -1,0 +1,151 @@
+"""RewardChannel(faults="reject"): rejected rewards leave every statistic as a NaN does, in the pure functions and in a run."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import rovrl
+from rovrl import RewardChannel, RewardRun
+from rovrl.metrics import reward_metrics
+
+ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
+GUARDED = RewardChannel(**ADAPTIVE, faults="reject")
+
+
+def batch(seed=0, prompts=256, group=16, rate=0.1):
+    rng = np.random.default_rng(seed)
+    shape = prompts, group
+    right = rng.random(shape) < rng.beta(0.7, 0.7, prompts)[:, None]
+    rewards = rng.normal(0, 1.15, (prompts, 1)) + 0.33 * right + rng.normal(0, 0.05, shape)
+    hit = rng.random(shape) < rate
+    values = torch.from_numpy((rewards + hit * rng.choice([-18.6, 18.6], shape)).ravel())
+    return values, torch.from_numpy(hit.ravel()), np.repeat(np.arange(prompts), group)
+
+
+@pytest.mark.parametrize("settings", [{}, ADAPTIVE, {"scale_source": "lagged"}])
+@pytest.mark.parametrize("method", ["credit", "center", "grpo", "loo"])
+def test_a_rejected_reward_is_left_out_as_a_nan_is(settings, method):
+    rewards, hit, ids = batch(prompts=64)
+    info = rovrl.explain(rewards, ids, RewardChannel(**settings, faults="reject"), method=method)
+    assert torch.equal(info.rejected, hit)
+    assert info.finite.all()
+    gaps = torch.where(info.rejected, torch.nan, rewards)
+    expected = rovrl.explain(gaps, ids, RewardChannel(**settings), method=method)
+    torch.testing.assert_close(info.advantages, expected.advantages, rtol=0, atol=0)
+    torch.testing.assert_close(info.reference, expected.reference, rtol=0, atol=0)
+    assert torch.equal(info.finite_size, expected.finite_size)
+    assert (info.advantages[info.rejected] == 0).all()
+
+
+@pytest.mark.parametrize("method", ["credit", "center", "grpo"])
+def test_dense_and_ragged_functions_reject_alike(method):
+    rewards, hit, ids = batch(prompts=64)
+    dense = rovrl.ADVANTAGES[method](rewards.view(64, 16), GUARDED)
+    ragged = rovrl.grouped_advantages(rewards, ids, GUARDED, method=method)
+    torch.testing.assert_close(dense.flatten(), ragged, rtol=0, atol=0)
+    assert (dense.flatten()[hit] == 0).all()
+
+
+def test_without_faults_rejecting_changes_nothing():
+    rewards, _, ids = batch(rate=0.0)
+    info = rovrl.explain(rewards, ids, GUARDED)
+    assert not info.rejected.any()
+    assert torch.equal(info.advantages, rovrl.grouped_advantages(rewards, ids, RewardChannel(**ADAPTIVE)))
+
+
+def test_the_default_bounds_and_rejects_nothing():
+    rewards, _, ids = batch()
+    info = rovrl.explain(rewards, ids)
+    assert not info.rejected.any()
+    assert info.faults is None
+    assert "rovr/rejected" not in reward_metrics(info)
+
+
+def test_an_explanation_says_which_thresholds_were_used_and_the_metrics_log_them():
+    rewards, hit, ids = batch()
+    info = rovrl.explain(rewards, ids, GUARDED)
+    assert info.faults is not None
+    assert 0.5 < info.faults.above.threshold < 18.6
+    metrics = reward_metrics(info)
+    assert metrics["rovr/rejected"] == pytest.approx(float(hit.double().mean()))
+    assert metrics["rovr/fault_threshold_above"] == info.faults.above.threshold
+    assert metrics["rovr/fault_threshold_below"] == info.faults.below.threshold
+    assert 0.7 < metrics["rovr/fault_dispersion_above"] < 1.3
+    assert metrics["rovr/nonfinite_rate"] == 0
+
+
+def steps(run, seeds, prompts=8):
+    return [run.explain(*batch(seed, prompts=prompts)[::2]) for seed in seeds]
+
+
+def test_a_run_shows_with_its_window_what_a_small_step_alone_cannot():
+    run = RewardRun(GUARDED)
+    steps(run, range(20))
+    rewards, hit, ids = batch(99, prompts=8)
+    assert not rovrl.explain(rewards, ids, GUARDED).rejected.any()
+    assert torch.equal(run.explain(rewards, ids).rejected, hit)
+
+
+def test_a_run_that_was_stopped_goes_on_with_its_window():
+    whole, first = RewardRun(GUARDED, seed=3), RewardRun(GUARDED, seed=3)
+    expected = steps(whole, range(24))
+    steps(first, range(14))
+    second = RewardRun(GUARDED)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    for info, before in zip(steps(second, range(14, 24)), expected[14:], strict=True):
+        assert torch.equal(info.rejected, before.rejected)
+        assert torch.equal(info.advantages, before.advantages)
+    assert second.state_dict() == whole.state_dict()
+
+
+def test_an_evaluation_reads_the_window_and_leaves_it_as_it_is():
+    run = RewardRun(GUARDED)
+    steps(run, range(20))
+    before = run.state_dict()
+    rewards, hit, ids = batch(99, prompts=8)
+    assert torch.equal(run.evaluate(rewards, ids).rejected, hit)
+    assert run.state_dict() == before
+
+
+def test_each_reward_function_has_faults_of_its_own():
+    spiked, hit, ids = batch()
+    clean, _, _ = batch(1, rate=0.0)
+    both = torch.stack([spiked, clean], 1)
+    info = rovrl.explain(both, ids, GUARDED, weights=[1.0, 1.0])
+    assert torch.equal(info.parts[0].rejected, hit)
+    assert not info.parts[1].rejected.any()
+    assert not info.rejected.any()  # every response is still scored by the second function
+    metrics = reward_metrics(info, ["judge", "verifier"])
+    assert metrics["rovr/rejected/judge"] == pytest.approx(float(hit.double().mean()))
+    assert metrics["rovr/rejected/verifier"] == 0
+
+
+@pytest.mark.parametrize("word", ["drop", "", None, True])
+def test_another_word_for_faults_is_refused_in_a_sentence(word):
+    with pytest.raises(ValueError, match='faults must be "bound" or "reject"'):
+        RewardChannel(faults=word)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "ids"),
+    [
+        (torch.ones(64), [0] * 64),
+        (torch.randn(64, generator=torch.Generator().manual_seed(0)), list(range(64))),
+        (torch.randn(64, generator=torch.Generator().manual_seed(0)), [0] * 64),
+        (torch.full((64,), torch.nan), [0] * 64),
+        (torch.randn(64, generator=torch.Generator().manual_seed(0)) * 1e300, [k // 16 for k in range(64)]),
+        (torch.zeros(0), []),
+    ],
+)
+def test_odd_batches_are_finite_and_quiet(rewards, ids):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = RewardRun(GUARDED)
+        info = run.explain(rewards.double(), ids)
+        run.explain(rewards.double(), ids)
+    assert info.advantages.isfinite().all()
+    assert not info.rejected.any()
+    json.dumps(run.state_dict(), allow_nan=False)

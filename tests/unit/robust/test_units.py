@@ -1,0 +1,86 @@
+"""Groups of one unit are measured together, groups of two units apart, and one data set is never taken for two."""
+
+import numpy as np
+import pytest
+import torch
+
+import rovrl
+from rovrl.robust.spread import spread
+from rovrl.robust.units import bulk, units
+from rovrl.scales import scales_for_step
+
+ADAPTIVE = rovrl.RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
+
+
+def verdicts(seed=0, prompts=64, group=16):
+    rng = np.random.default_rng(seed)
+    return rng, (rng.random((prompts, group)) < rng.beta(0.7, 0.7, prompts)[:, None]).astype(float)
+
+
+def test_the_bulk_is_the_shortest_interval_with_half_of_a_group():
+    rows = torch.tensor([[0.0, 1.0, 1.1, 1.2, 9.0, 50.0], [3.0, 3.0, 3.0, 4.0, 9.0, 1e6], [2.0] * 6])
+    found = bulk(rows.double())
+    assert found[0] == pytest.approx(0.2)
+    assert found[1] == 0
+    assert found[2].isnan()
+
+
+@pytest.mark.parametrize("group", [4, 8, 16])
+@pytest.mark.parametrize("prompts", [16, 256])
+@pytest.mark.parametrize("kind", ["verdicts", "score", "bonus", "lognormal", "grades", "spiked"])
+def test_one_data_set_is_one_unit(kind, prompts, group):
+    for seed in range(5):
+        rng, y = verdicts(seed, prompts, group)
+        score = 0.33 * y + rng.normal(0, 0.05, y.shape)
+        rewards = {
+            "verdicts": y,
+            "score": score,
+            "bonus": y + 0.1 * rng.random(y.shape),
+            "lognormal": score * np.exp(rng.normal(0, 0.5, (prompts, 1))),
+            "grades": rng.binomial(10, rng.beta(2, 2, (prompts, 1)), y.shape).astype(float),
+            "spiked": score + 18.6 * (rng.random(y.shape) < 0.1),
+        }[kind]
+        labels, spreads = units([torch.from_numpy(rewards)])
+        assert len(spreads) == 1
+        assert spreads[0] == spread([torch.from_numpy(rewards)])
+        assert (labels[0] == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_grades_up_to_one_and_up_to_a_hundred_are_two_units(seed):
+    rng, y = verdicts(seed)
+    large = np.arange(64) % 2 == 1
+    rewards = torch.from_numpy(np.where(large[:, None], 100 * y + rng.normal(0, 3, y.shape), y))
+    labels, spreads = units([rewards])
+    assert len(spreads) == 2
+    assert spreads[1] > 8 * spreads[0]
+    contrast = rewards.amax(-1) > rewards.amin(-1)
+    assert torch.equal(labels[0][contrast] == 1, torch.from_numpy(large)[contrast])
+
+
+def test_in_a_mixed_batch_each_unit_gets_the_advantages_of_its_own_batch():
+    rng, y = verdicts(prompts=64)
+    large = torch.arange(64) % 2 == 1
+    score = torch.from_numpy(0.33 * y + rng.normal(0, 0.05, y.shape))
+    rewards = torch.where(large[:, None], 100 * score, score)
+    channel = rovrl.RewardChannel(credit_bound="adaptive", credit_floor="adaptive", reference="mean")
+    found = rovrl.ADVANTAGES["credit"](rewards, channel)
+    for part in (large, ~large):
+        torch.testing.assert_close(
+            found[part], rovrl.ADVANTAGES["credit"](rewards[part], channel), rtol=1e-9, atol=1e-9
+        )
+
+
+def test_a_run_keeps_the_common_unit_whichever_comes_first():
+    lagged = rovrl.LaggedScale()
+    for seed in range(4):
+        rng, y = verdicts(seed)
+        large = np.arange(64) % 2 == 1
+        rewards = torch.from_numpy(np.where(large[:, None], 100 * y + rng.normal(0, 3, y.shape), y).ravel())
+        group = torch.arange(64).repeat_interleave(16)
+        known = scales_for_step(ADAPTIVE, lagged, rewards, group, 64)
+        first = known.spread if seed == 0 else first
+        assert 1 / 8 < known.spread / first < 8
+        small, wide = known.factors[~torch.from_numpy(large)] * known.spread, known.factors[large] * known.spread
+        assert 0.3 < float(small.median()) < 1
+        assert 4 < float(wide.median()) < 100
