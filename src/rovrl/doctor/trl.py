@@ -125,7 +125,7 @@ def _method(config: Any) -> Iterator[Remark]:
     if config.reward_settings is not None and config.num_generations >= 2:
         from rovrl.guarantees import tolerance_of_settings
 
-        yield Finding("note", tolerance_of_settings(config.num_generations, config.reward_settings))
+        yield Remark("note", tolerance_of_settings(config.num_generations, config.reward_settings))
     off = [name for name in ("reward_channel", "ratio_channel") if getattr(config, name) is None]
     if off:
         yield Remark("warning", f"{' and '.join(off)} off: this is not RoVR-GSPO but a baseline")

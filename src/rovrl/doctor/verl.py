@@ -107,7 +107,7 @@ def _reward_channel(config: Any) -> Iterator[Remark]:
     if responses >= 2 and config.algorithm.adv_estimator == "rovr":
         from rovrl.guarantees import tolerance_of_settings
 
-        yield Finding("note", tolerance_of_settings(responses, channel))
+        yield Remark("note", tolerance_of_settings(responses, channel))
     if config.algorithm.use_kl_in_reward:
         yield Remark(
             "note", "algorithm.use_kl_in_reward=True: rewards contain the KL penalty before the reward channel"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rovrl import ADVANTAGES, Blocks, RewardChannel
 from rovrl import guarantees as g
-from rovrl.credit import METHODS, credit_map
+from rovrl.credit import FORMULAS, credit_map
 from rovrl.paper.experiments.certificate_attacks import attack_credit, attack_rewards
 from rovrl.partition import partition
 from rovrl.robust.location import REFERENCES
@@ -79,7 +79,7 @@ def test_no_replacement_and_no_shift_passes_the_certificate(data):
 
 def test_the_certificate_is_attained_at_sixteen_where_the_papers_bound_says_nothing(generator):
     x = torch.randn(50, 16, generator=generator, dtype=torch.float64) * 0.165
-    theta = METHODS["credit"](x, *(partition(16, RewardChannel())[0], RewardChannel())).reference
+    theta = FORMULAS["credit"](x, *(partition(16, RewardChannel())[0], RewardChannel())).reference
     certified = g.credit_certificate(x, theta, 1, 0.06, 1.0, 1e-3).amax(-1)
     found = attack_credit(x, theta, 1, 0.06, 1.0, 1e-3)
     assert bool((found <= certified * (1 + 1e-9)).all())

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.config import RewardChannel
-from rovrl.credit import METHODS, credit_map
+from rovrl.credit import FORMULAS, credit_map
 from rovrl.robust.blocks import Blocks
 
 OFFSETS = (0.0, *(sign * size for size in (0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0, 1e9) for sign in (1, -1)))
@@ -40,7 +40,7 @@ def _best_move(
     x: Tensor, blocks: Blocks, channel: RewardChannel, place: Tensor, value: Tensor, slot: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The attack with one of its replacements at its best response and value, and the harm it then does."""
-    clean = METHODS["credit"](x, blocks, channel)
+    clean = FORMULAS["credit"](x, blocks, channel)
     group, offsets = x.shape[-1], torch.tensor(OFFSETS, dtype=x.dtype)
     places = torch.arange(group).repeat_interleave(len(offsets))
     values = clean.reference.unsqueeze(-1) + offsets.repeat(group)  # [row, candidate]
@@ -50,7 +50,7 @@ def _best_move(
     hit.scatter_(-1, place[:, held], True)
     here = places == torch.arange(group).unsqueeze(-1)  # [group, candidate]
     tried = torch.where(here.T, values.unsqueeze(-1), attacked.unsqueeze(-2))  # [row, candidate, group]
-    moved = METHODS["credit"](tried.flatten(0, 1), blocks, channel).advantages.view_as(tried)
+    moved = FORMULAS["credit"](tried.flatten(0, 1), blocks, channel).advantages.view_as(tried)
     changed = (moved - clean.advantages.unsqueeze(-2)).abs()
     harm, chosen = changed.masked_fill(hit.unsqueeze(-2) | here.T, 0.0).amax(-1).max(-1)
     place, value = place.clone(), value.clone()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rovrl import guarantees as g
 from rovrl.config import RewardChannel
-from rovrl.credit import METHODS
+from rovrl.credit import FORMULAS
 from rovrl.paper.experiments.certificate_attacks import (
     attack_credit,
     attack_law,
@@ -84,7 +84,7 @@ def _envelope() -> Row:
 def _given_shift(words: str, x: Tensor, channel: RewardChannel) -> Row:
     """prop:credit_stability for one replaced reward and a reference that moves by at most 0.06 σ = 0.07."""
     blocks, settings = _resolved(x, channel)
-    theta, (kappa, floor), e = METHODS["credit"](x, blocks, settings).reference, _limits(settings), 0.07
+    theta, (kappa, floor), e = FORMULAS["credit"](x, blocks, settings).reference, _limits(settings), 0.07
     paper = g.credit_stability(0.0, e, 1, 16, kappa, floor)
     ours = g.credit_certificate(x, theta, 1, e, kappa, floor).amax(-1)
     found = attack_credit(x, theta, 1, e, kappa, floor)
@@ -94,7 +94,7 @@ def _given_shift(words: str, x: Tensor, channel: RewardChannel) -> Row:
 def _tolerated(words: str, x: Tensor, channel: RewardChannel, r: int) -> Row:
     blocks, settings = _resolved(x, channel)
     ours = g.tolerance(x, channel, replaced=r)
-    theta = METHODS["credit"](x, blocks, settings).reference
+    theta = FORMULAS["credit"](x, blocks, settings).reference
     reach = torch.maximum(ours.high - theta, theta - ours.low).tolist()
     paper = torch.tensor([g.credit_stability(0.0, e, r, 16, *_limits(settings)) for e in reach])
     found = attack_rewards(x, blocks, settings, r)
