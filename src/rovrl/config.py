@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from rovrl.errors import did_you_mean
-from rovrl.registry import known_references
 
 ADAPTIVE = "adaptive"
 
@@ -63,6 +62,12 @@ class _Channel:
         self._positive("scale_cap")
         floor, cap = self.scale_floor, self.scale_cap  # pyright: ignore[reportAttributeAccessIssue]
         self._require("scale_cap", f"at least scale_floor ({floor!r})", cap >= floor)
+
+
+def _references() -> tuple[str, ...]:
+    from rovrl.robust.location import REFERENCES  # brings torch, which settings alone do not need
+
+    return tuple(REFERENCES)
 
 
 def _is_number(value: object) -> bool:
@@ -130,7 +135,7 @@ class RewardChannel(_Channel):
         self._non_negative("tie_tolerance")
         self._require("faults", '"bound" or "reject"', self.faults in ("bound", "reject"))
         if self.reference != "rovr":  # checked only then: the settings alone need no torch
-            self._require("reference", f"one of {', '.join(known_references())}", self.reference in known_references())
+            self._require("reference", f"one of {', '.join(_references())}", self.reference in _references())
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rovrl.config import ADAPTIVE, RewardChannel
 from rovrl.robust.blocks import Blocks
+from rovrl.robust.fused.lanes import bounded_rows
 from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.location import REFERENCES, reference_parts, reference_row_by_row
 from rovrl.robust.spread import spread_of_others, without_each
@@ -51,8 +52,6 @@ def credit(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
     """
     reference, nu = reference_parts(rewards, blocks, channel)
     if takes_lanes(rewards):
-        from rovrl.robust.kernels.references import bounded_rows
-
         numbers = _number(channel.credit_bound), _number(channel.credit_floor)
         advantages, scale = bounded_rows(rewards, reference, *numbers)
         return Credit(advantages, reference, scale, nu)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rovrl.config import RatioChannel
 from rovrl.robust.centers import as_working
+from rovrl.robust.fused.autograd import soft_packed, soft_rows
 from rovrl.robust.kernels import kernel_for
-from rovrl.robust.kernels.fused import soft_packed, soft_rows
 from rovrl.robust.soft import SOLUTIONS, contiguous_layout
 from rovrl.robust.solve import masked_median
 
@@ -102,7 +102,7 @@ def token_scale(
     not zero where a few tokens carry all the movement. In this unit SoftRoVR is scale equivariant as well.
     """
     layout = contiguous_layout(mask, channel.num_blocks, channel.min_block)
-    values = x.gather(-1, layout.index.flatten(1)).view_as(layout.index)
+    values = layout.gather(x)
     keep = layout.mask.to(x.dtype)
     sizes = layout.sizes.clamp(min=1).to(x.dtype)
     mean = (values * keep).sum(-1) / sizes

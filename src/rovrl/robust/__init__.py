@@ -1,1 +1,1 @@
-"""Robust location of batches of numbers: scores, root solver, blocks, centers, scales, corrections. No rewards, no tokens."""
+"""Robust location of batches of numbers, whatever they measure: scores, root solver, blocks, centers, scales, corrections."""

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rovrl.robust.score import log1p_square, scaled_residuals
 from rovrl.robust.solve import m_root
 
 
@@ -63,9 +64,8 @@ def center_weights(
     x: Float[Tensor, "*batch n"], center: Float[Tensor, "*batch"], width: Tensor, mask: Bool[Tensor, "*batch n"]
 ) -> Float[Tensor, "*batch n"]:
     """ψ'(x_i - u)/Σ_j ψ'(x_j - u), as a softmax of -3 log √(1 + r²): never 0/0, and its sum is one."""
-    far = torch.finfo(x.dtype).max ** 0.45
-    r = ((torch.where(mask, x, 0.0) - center.unsqueeze(-1)) / width.unsqueeze(-1)).clamp(-far, far)
-    logits = torch.where(mask, -1.5 * torch.log1p(r * r), -torch.inf)
+    r = (torch.where(mask, x, 0.0) - center.unsqueeze(-1)) / width.unsqueeze(-1)
+    logits = torch.where(mask, -1.5 * log1p_square(r), -torch.inf)
     return torch.where(mask, torch.softmax(logits, -1), 0.0)  # an empty row would be NaN
 
 
@@ -107,14 +107,12 @@ def sandwich_scale(
 
     Empty rows give 0. Gradient: autograd, also at a constant block, where the scale is 0 and its gradient is taken as 0.
     """
-    width = torch.as_tensor(score_width, dtype=x.dtype, device=x.device).unsqueeze(-1)
-    far = torch.finfo(x.dtype).max ** 0.45
-    r = ((torch.where(mask, x, 0.0) - center.unsqueeze(-1)) / width).clamp(-far, far)
-    w = torch.rsqrt(1 + r * r)
+    width = torch.as_tensor(score_width, dtype=x.dtype, device=x.device)
+    r, w = scaled_residuals(x, center, width, mask)
     keep = mask.to(x.dtype)
     count = keep.sum(-1).clamp(min=1)
-    a = (w**3 * keep).sum(-1) / count / width.squeeze(-1) ** 2
-    b = ((r * w / width) ** 2 * keep).sum(-1) / count
+    a = (w**3 * keep).sum(-1) / count / width**2
+    b = ((r * w / width.unsqueeze(-1)) ** 2 * keep).sum(-1) / count
     positive = b > 0
     root = torch.where(positive, torch.sqrt(torch.where(positive, b, 1.0)), 0.0)
     return root / (a.clamp(min=curvature_floor) + regularizer)

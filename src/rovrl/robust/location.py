@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rovrl.config import RewardChannel
-from rovrl.registry import REFERENCES, Reference
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.centers import sandwich_scale
 from rovrl.robust.correction import hard_correction, soft_correction
+from rovrl.robust.fused.lanes import reference_rows
 from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.scale import median_of, pooled_scale
+from rovrl.robust.settings import ReferenceSettings
 from rovrl.robust.solve import m_root, masked_median
+
+Reference = Callable[..., Tensor]
+"""(x [..., n], blocks, channel) -> [...]."""
 
 SMALL_BLOCK = 4
 """Below this many members a block's own sandwich scale is unstable (the paper: blocks of two or three)."""
 
 
-def mean(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+def mean(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
     """The arithmetic mean; blocks play no part."""
     return (x / x.shape[-1]).sum(-1)  # divided first: a sum of large numbers must not overflow
 
 
-def global_m(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+def global_m(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
     """One convex M-center of all elements, eq:block_m with B = 1."""
     return m_root(x, channel.score_width)
 
 
-def mom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+def mom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
     """Median of means."""
     return _median(_block_means(x, blocks))
 
 
-def vrmom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+def vrmom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
     """Block means with the composite-quantile correction; scale: the median block standard deviation, clipped like ν."""
     values, mask = blocks.gather(x)
     means = _block_means(x, blocks)
@@ -47,12 +50,12 @@ def vrmom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) 
     return _corrected(means, scale, blocks, channel)
 
 
-def robust_mom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+def robust_mom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
     """Median of the blocks' M-centers: RoVR without its outer correction."""
     return _median(block_centers(x, blocks, channel))
 
 
-def rovr(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -> Float[Tensor, "*batch"]:
+def rovr(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
     """The hard RoVR reference, eq:rovr.
 
     θ̂ = μ̂_0 - ν̂/(D_K W_B)·Σ_b Σ_k [J_0(μ̃_b - μ̂_0 - ν̂Δ_k/√n_b) - τ_k],  μ̂_0 = median_b μ̃_b
@@ -64,26 +67,30 @@ def rovr(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel) -
 
 
 def rovr_parts(
-    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """The RoVR reference eq:rovr of finite float64 rows, and the scale ν̂ it used (0 for one block, which needs none)."""
-    if len(blocks.sizes) > 1 and takes_lanes(x):
-        from rovrl.robust.kernels.references import reference_rows
-
-        return reference_rows(x, blocks, _with_number(x, blocks, channel), _parts)
-    return _parts(x, blocks, channel)
-
-
-def _parts(x: Tensor, blocks: Blocks, channel: RewardChannel) -> tuple[Tensor, Tensor]:
-    centers = block_centers(x, blocks, channel)
     if len(blocks.sizes) == 1:
-        return centers.squeeze(-1), torch.zeros_like(centers[..., 0])
-    nu = scale(x, centers, blocks, channel)
+        center = block_centers(x, blocks, channel).squeeze(-1)
+        return center, torch.zeros_like(center)
+    given = _given_scale(x, blocks, channel)
+    if not takes_lanes(x):
+        return _parts(x, blocks, channel, given)
+    reference, nu, solved = reference_rows(x, blocks, channel, given)
+    rest = ~solved
+    if bool(rest.any()):
+        reference[rest], nu[rest] = _parts(x[rest], blocks, channel, given)
+    return reference, nu
+
+
+def _parts(x: Tensor, blocks: Blocks, channel: ReferenceSettings, given: float | None) -> tuple[Tensor, Tensor]:
+    centers = block_centers(x, blocks, channel)
+    nu = _scale(x, centers, blocks, channel, given)
     return _corrected(centers, nu, blocks, channel), nu
 
 
 def reference_parts(
-    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """The reference that `channel.reference` names, of finite float64 rows, and its scale ν̂ (0: it has none).
 
@@ -97,7 +104,7 @@ def reference_parts(
 
 
 def reference_row_by_row(
-    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings
 ) -> Float[Tensor, "*batch"]:
     """The reference that `channel.reference` names, of finite float64 rows, each from nothing but itself.
 
@@ -109,15 +116,8 @@ def reference_row_by_row(
     return _corrected(block_centers(x, blocks, channel), nu, blocks, channel)
 
 
-def _with_number(x: Tensor, blocks: Blocks, channel: RewardChannel) -> RewardChannel:
-    """The channel with a number in place of "lagged", which is a property of the whole batch."""
-    if scale_source(blocks, channel) != "lagged":
-        return channel
-    return replace(channel, scale_source=max(pooled_whole_scale(x, channel), channel.scale_floor))
-
-
 def auxiliary(
-    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel, temperature: float
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings, temperature: float
 ) -> Float[Tensor, "*batch"]:
     """S_γ of prop:smoothing: hard centers, median and scale, only J_0 replaced by H_γ; isolates the smoothing error."""
     x = x.detach().double()
@@ -130,7 +130,7 @@ def auxiliary(
 
 
 def block_centers(
-    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: RewardChannel
+    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings
 ) -> Float[Tensor, "*batch block"]:
     """μ̃_b, the M-center of every block, eq:block_m."""
     values, mask = blocks.gather(x)
@@ -138,23 +138,34 @@ def block_centers(
 
 
 def scale(
-    x: Float[Tensor, "*batch n"], centers: Float[Tensor, "*batch block"], blocks: Blocks, channel: RewardChannel
+    x: Float[Tensor, "*batch n"], centers: Float[Tensor, "*batch block"], blocks: Blocks, channel: ReferenceSettings
 ) -> Float[Tensor, "*batch"]:
     """ν̂ by `channel.scale_source`: the pooled block sandwich scale eq:robust_sandwich_scale, a pilot number, or lagged.
 
     This function knows no earlier steps: for "lagged" it takes the batch's own pooled value, the median over the rows
     that are not constant of the whole-row sandwich scale.
     """
+    return _scale(x, centers, blocks, channel, _given_scale(x, blocks, channel))
+
+
+def _scale(x: Tensor, centers: Tensor, blocks: Blocks, channel: ReferenceSettings, given: float | None) -> Tensor:
+    if given is not None:
+        return torch.full_like(centers[..., 0], given).clamp(channel.scale_floor, channel.scale_cap)
+    values, mask = blocks.gather(x)
+    local = sandwich_scale(values, centers, channel.score_width, mask.expand(values.shape), channel.curvature_floor)
+    return pooled_scale(local, channel.scale_floor, channel.scale_cap)
+
+
+def _given_scale(x: Tensor, blocks: Blocks, channel: ReferenceSettings) -> float | None:
+    """The ν̂ that all rows share, a pilot or the batch's own pooled value; None where each row has its own."""
     source = scale_source(blocks, channel)
     if source == "local":
-        values, mask = blocks.gather(x)
-        local = sandwich_scale(values, centers, channel.score_width, mask.expand(values.shape), channel.curvature_floor)
-        return pooled_scale(local, channel.scale_floor, channel.scale_cap)
+        return None
     number = channel.scale_source if source == "pilot" else pooled_whole_scale(x, channel)
-    return torch.full_like(centers[..., 0], float(number)).clamp(channel.scale_floor, channel.scale_cap)
+    return max(float(number), channel.scale_floor)
 
 
-def scale_source(blocks: Blocks, channel: RewardChannel) -> str:
+def scale_source(blocks: Blocks, channel: ReferenceSettings) -> str:
     """ "local", "lagged" or "pilot" for these blocks; "none" for a single block, which needs no scale."""
     if len(blocks.sizes) == 1:
         return "none"
@@ -165,14 +176,14 @@ def scale_source(blocks: Blocks, channel: RewardChannel) -> str:
     return channel.scale_source
 
 
-def whole_scale(x: Float[Tensor, "*batch n"], channel: RewardChannel) -> Float[Tensor, "*batch"]:
+def whole_scale(x: Float[Tensor, "*batch n"], channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
     """The sandwich scale of each whole row about its own M-center; 0 for a constant row."""
     center = m_root(x, channel.score_width)
     every = torch.ones_like(x, dtype=torch.bool)
     return sandwich_scale(x, center, channel.score_width, every, channel.curvature_floor)
 
 
-def pooled_whole_scale(x: Float[Tensor, "*batch n"], channel: RewardChannel) -> float:
+def pooled_whole_scale(x: Float[Tensor, "*batch n"], channel: ReferenceSettings) -> float:
     """The median of `whole_scale` over the rows that are not constant; 0 if all are.
 
     Constant rows say nothing about the scale of a difference: counting them as 0 would shrink it to nothing late in training.
@@ -195,7 +206,7 @@ def _sizes(blocks: Blocks, like: Tensor) -> Tensor:
     return torch.tensor(blocks.sizes, dtype=like.dtype, device=like.device)
 
 
-def _corrected(centers: Tensor, nu: Tensor, blocks: Blocks, channel: RewardChannel) -> Tensor:
+def _corrected(centers: Tensor, nu: Tensor, blocks: Blocks, channel: ReferenceSettings) -> Tensor:
     start = _median(centers)
     sizes = _sizes(blocks, centers)
     return start - hard_correction(centers, start, nu, sizes, channel.num_levels, channel.tie_tolerance)
@@ -204,7 +215,7 @@ def _corrected(centers: Tensor, nu: Tensor, blocks: Blocks, channel: RewardChann
 def _in_float64(estimator: Reference) -> Reference:
     """The estimator without gradient and in float64 (float32 input comes back as float32); non-finite rows are NaN."""
 
-    def reference(x: Tensor, blocks: Blocks, channel: RewardChannel) -> Tensor:
+    def reference(x: Tensor, blocks: Blocks, channel: ReferenceSettings) -> Tensor:
         if not isinstance(blocks, Blocks):
             raise ValueError(
                 f"blocks must be a rovrl.Blocks, such as Blocks.contiguous(n, 3), not {type(blocks).__name__}"
@@ -224,4 +235,5 @@ def _in_float64(estimator: Reference) -> Reference:
     return reference
 
 
-REFERENCES.update({f.__name__: _in_float64(f) for f in (mean, global_m, mom, vrmom, robust_mom, rovr)})
+REFERENCES: dict[str, Reference] = {f.__name__: _in_float64(f) for f in (mean, global_m, mom, vrmom, robust_mom, rovr)}
+"""Name -> estimator of values [..., n], given blocks and settings. An entry added here is a `reference` for every channel."""

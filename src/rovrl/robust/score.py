@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
@@ -68,9 +68,34 @@ def rho(u: Float[Tensor, "*n"], score_width: float | Tensor = 1.0, shape: float 
         root = _hypot(z, 1.0)
         return z * (z / (root + 1))  # √(1+z²) - 1 without cancellation at small z
     b = abs(alpha - 2)
-    log = _log1p_square(z / math.sqrt(b))
+    log = log1p_square(z / math.sqrt(b))
     y = 0.5 * alpha * log
     return 0.5 * b * log * _expm1_over(y)
+
+
+def scaled_residuals(
+    x: Float[Tensor, "*batch n"],
+    center: Float[Tensor, "*batch"],
+    score_width: float | Float[Tensor, "*#batch"],
+    mask: Bool[Tensor, "*#batch n"] | None = None,
+) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
+    """r = (x_i - u)/c and w = (1 + r²)^(-1/2), from which cψ = rw, c²ψ' = w³ and c³ψ'' = -3rw⁵ follow (eq:convex_score).
+
+    Entries that the mask leaves out are taken as 0. r is cut off at ±max^0.3: |cψ| is 1 to the last bit from far below it, r²
+    does not overflow, and w³ stays above 0, so a sum of slopes is a safe divisor. Gradient: autograd.
+    """
+    far = torch.finfo(x.dtype).max ** 0.3
+    kept = x if mask is None else torch.where(mask, x, 0.0)
+    width = score_width.unsqueeze(-1) if isinstance(score_width, Tensor) else score_width
+    r = ((kept - center.unsqueeze(-1)) / width).clamp(-far, far)
+    return r, torch.rsqrt(1 + r * r)
+
+
+def log1p_square(z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """log(1 + z²), accurate for tiny z and finite for huge z. Gradient: autograd."""
+    large = z.abs() > 1e8  # 1 is below the rounding of z² from here on, in float64 too
+    safe = torch.where(large, 1.0, z)
+    return torch.where(large, 2 * torch.log(z.abs().clamp(min=1.0)), torch.log1p(safe * safe))
 
 
 def sup_score(score_width: float = 1.0) -> float:
@@ -91,19 +116,12 @@ def _irls_weight(z: Tensor, alpha: float) -> Tensor:
         return torch.ones_like(z)
     if alpha == -math.inf:
         return torch.exp(-0.5 * z * z)
-    return torch.exp((0.5 * alpha - 1) * _log1p_square(z / math.sqrt(abs(alpha - 2))))
+    return torch.exp((0.5 * alpha - 1) * log1p_square(z / math.sqrt(abs(alpha - 2))))
 
 
 def _hypot(u: Tensor, width: float | Tensor) -> Tensor:
     """√(u² + width²) without overflow."""
     return torch.hypot(u, torch.as_tensor(width, dtype=u.dtype, device=u.device))
-
-
-def _log1p_square(z: Tensor) -> Tensor:
-    """log(1 + z²), accurate for tiny z and finite for huge z."""
-    large = z.abs() > 1e8  # 1 is below the rounding of z² from here on, in float64 too
-    safe = torch.where(large, 1.0, z)
-    return torch.where(large, 2 * torch.log(z.abs().clamp(min=1.0)), torch.log1p(safe * safe))
 
 
 def _expm1_over(y: Tensor) -> Tensor:

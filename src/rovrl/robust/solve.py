@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from rovrl.robust.fused.lanes import center_rows
 from rovrl.robust.kernels import takes_lanes
+from rovrl.robust.score import scaled_residuals
 
 MAX_STEPS = 200
 """Far above need (about 6 on ordinary data); the bracket shrinks at every step, so the loop always ends."""
@@ -26,9 +28,11 @@ def m_root(
     if x.shape[-1] == 0:
         return x.new_zeros(x.shape[:-1])
     if isinstance(score_width, int | float) and takes_lanes(x):
-        from rovrl.robust.kernels.references import center_rows
-
-        return center_rows(x, score_width, mask, _any_root)
+        root, solved = center_rows(x, score_width, mask)
+        rest = ~solved
+        if bool(rest.any()):
+            root[rest] = _any_root(x[rest], score_width, None if mask is None else mask.expand(x.shape)[rest])
+        return root
     return _any_root(x, score_width, mask)
 
 
@@ -64,15 +68,13 @@ def _safeguarded_newton(x: Tensor, width: Tensor, mask: Tensor) -> Tensor:
     keep = mask.to(x.dtype)
     count = keep.sum(-1)
     info = torch.finfo(x.dtype)
-    far = info.max**0.45  # r beyond this has psi = ±1 to the last bit, and its square must not overflow
     empty = count == 0
     low = torch.where(empty, 0.0, torch.where(mask, x, torch.inf).amin(-1))
     high = torch.where(empty, 0.0, torch.where(mask, x, -torch.inf).amax(-1))
     u = masked_median(x, mask)
     done = low == high
     for step in range(MAX_STEPS):
-        r = ((x - u.unsqueeze(-1)) / width.unsqueeze(-1)).clamp(-far, far)
-        w = torch.rsqrt(1 + r * r)
+        r, w = scaled_residuals(x, u, width)
         score = (r * w * keep).sum(-1)
         slope = (w * w * w * keep).sum(-1)
         low = torch.where(score > 0, u, low)

@@ -1,8 +1,8 @@
-"""The spread of rewards within their groups in the rewards' own unit: what "adaptive" credit is measured in.
+"""The spread of values within their groups, in the values' own unit: what "adaptive" credit is measured in.
 
-Not in the paper. Its sandwich scale has the unit of `score_width`: with c = 1 and rewards that differ by 0.15, a spike counts
-as 1, and because at 10 % spikes four of five groups of sixteen hold one, the median over groups triples. Here the width follows
-the data, and responses are pooled instead of groups, so that 10 % spikes are 10 % of what is averaged.
+Not in the paper. Its sandwich scale has the unit of `score_width`: with c = 1 and values that differ by 0.15, a spike counts
+as 1. At 10 % spikes four out of five groups of sixteen hold one, so the median over groups triples. Here the width follows the
+data, and members are pooled instead of groups, so that 10 % spikes are 10 % of what is averaged.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.robust.outliers.bulk import DISCRETE, ROUNDING
+from rovrl.robust.score import scaled_residuals
 from rovrl.robust.solve import m_root
 
 WIDTH = 1.25
 """The score width in units of the spread. Wider resists fewer spikes, narrower takes rare honest differences for spikes."""
 FAR = 1e12
-"""Rewards farther than this many units from the center count as this far; the score is flat from long before."""
+"""Values farther than this many units from the center count as this far; the score is flat long before."""
 
 
 @torch.no_grad()
 def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
-    """The s that is its own sandwich scale at c = 1.25·s, over the responses of all groups with contrast; 0 if none has.
+    """The s that is its own sandwich scale at c = 1.25·s, over the members of all groups with contrast; 0 if none has.
 
     s = √(mean ψ_c²)/mean ψ_c' of the residuals R_ij - μ_j, with μ_j the group's M-center at c; at least half the step of a
-    discrete reward. `groups` holds one matrix of finite rewards for each group size. Follows every change of unit, ignores
-    offsets of prompts. Gradient: none.
+    discrete variable. `groups` holds one matrix of finite values for each group size. Follows every change of unit, ignores
+    offsets of groups. Gradient: none.
     """
     parts = [_residuals(rows.detach().double().cpu()) for rows in groups if rows.shape[-1] > 1]
     steps = torch.cat([step for _, step in parts]) if parts else torch.zeros(0)
@@ -45,7 +46,7 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
 
 
 def spread_of_others(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n"]:
-    """For each response a `spread` in which its own group's rewards, or if there is one group only its own, have no part.
+    """For each member a `spread` without its own group, or, if there is one group only, without the member itself.
 
     Groups are split into two halves, every other one, and each half takes the spread of the other.
     """
@@ -63,7 +64,7 @@ def without_each(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n n_min
 
 
 def _residuals(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The rewards of each group with contrast about its median, and its smallest step from one reward to another."""
+    """The residuals of each group with contrast from its median, and its smallest step from one value to another."""
     largest = torch.finfo(x.dtype).max
     residual = (x - x.median(-1, keepdim=True).values).clamp(-largest, largest)
     ordered = x.sort(-1).values
@@ -78,8 +79,7 @@ def _sandwich(groups: Sequence[Tensor], c: float) -> float:
     """√(mean ψ_c²)/mean ψ_c' over all groups' residuals from their M-centers."""
     square = slope = count = 0.0
     for rows in groups:
-        r = (rows - m_root(rows, c).unsqueeze(-1)) / c
-        w = torch.rsqrt(1 + r * r)
+        r, w = scaled_residuals(rows, m_root(rows, c), c)
         square += float(((r * w) ** 2).sum())
         slope += float((w**3).sum())
         count += r.numel()

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from rovrl.robust.score import scaled_residuals
 from rovrl.robust.solve import masked_median
 
 
@@ -18,7 +19,7 @@ def unrolled_center(
 ) -> Float[Tensor, "*batch"]:
     """The M-center after S = `iterations` safeguarded steps from the median; the last is a plain Newton step.
 
-    From the mean, one token of 1e12 would still be 1e11 away after S = 32 bisections.
+    From the mean, one element of 1e12 would still be 1e11 away after S = 32 bisections.
     Gradient: autograd through every step. Bracket ends, start and steps all move with a common shift and carry their
     gradient, so the gradient sums to one whatever steps were taken (prop:main_softrovr_stability); a bracket without
     gradient would silently zero it at a bisection. Stores every step: memory grows with S. Empty rows give 0.
@@ -30,10 +31,8 @@ def unrolled_center(
     low = torch.where(mask, x, torch.inf).amin(-1).masked_fill(empty, 0.0)
     high = torch.where(mask, x, -torch.inf).amax(-1).masked_fill(empty, 0.0)
     u = masked_median(x, mask)
-    far = torch.finfo(x.dtype).max ** 0.3  # beyond it psi is ±1/c to the last bit, and powers would overflow
     for step in range(iterations):
-        r = ((x - u.unsqueeze(-1)) / score_width).clamp(-far, far)
-        w = torch.rsqrt(1 + r * r)
+        r, w = scaled_residuals(x, u, score_width)
         score = (r * w * keep).sum(-1) / count
         slope = ((w * w * w * keep).sum(-1) / count).masked_fill(empty, 1.0)
         newton = u + score_width * score / (slope + regularizer)

@@ -119,7 +119,7 @@ class SoftWeights:
         self.layout = contiguous_layout(responses.mask, channel.num_blocks, channel.min_block)
         self.sizes = self.layout.sizes
         self.starts = self.sizes.cumsum(-1) - self.sizes
-        values = responses.log_ratios.gather(-1, self.layout.index.flatten(1)).view_as(self.layout.index)
+        values = self.layout.gather(responses.log_ratios)
         self.centers, self.scales = self._solve(values, self.layout.mask)
         self.clean = self._outer(self.centers, self.scales, self.sizes)
 

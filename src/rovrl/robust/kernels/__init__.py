@@ -27,11 +27,11 @@ _chosen: ContextVar[str | None] = ContextVar("rovrl_kernel", default=None)
 @contextmanager
 def use_kernel(name: str) -> Iterator[None]:
     """Within the block, the kernel called `name` ("auto", "eager", "numba", "triton") computes SoftRoVR and M-centers."""
-    token = _chosen.set(_known(name, "use_kernel"))
+    before = _chosen.set(_known(name, "use_kernel"))
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _chosen.reset(before)
 
 
 def kernel_for(x: Tensor) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numba
 
 RELAXED = {"reassoc", "contract", "arcp", "nsz", "afn"}
-"""What lets a loop run eight tokens at a time. Not `nnan`, `ninf`: a NaN among the tokens must come out as a NaN."""
+"""What lets a loop run eight elements at a time. Not `nnan`, `ninf`: a NaN among the elements must come out as a NaN."""
 
 
 def entry(function: Callable) -> Callable:

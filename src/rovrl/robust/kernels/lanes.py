@@ -195,16 +195,17 @@ def _count_steps(center, start, nu, root_n, offset, tie_tolerance, excess):
 def reference_rows(x, order, starts, offsets, constants, reference, nu, solved):
     """Fills reference[row] with RoVR(x[row]), eq:rovr, and nu[row] with the pooled scale it used.
 
-    Block b holds the elements order[starts[b] : starts[b + 1]] (at least two blocks). `constants` is (c, a_min, ν_min,
-    ν_max, tie tolerance, D_K, a given ν or NaN for the blocks' own). solved as in `center_rows`.
+    Block b holds the elements order[starts[b] : starts[b + 1]] (at least two blocks). `constants` are
+    `ReferenceConstants`, solved is as in `center_rows`.
     """
-    width, curvature_floor, scale_floor, scale_cap = constants[0], constants[1], constants[2], constants[3]
+    width, curvature_floor = constants.score_width, constants.curvature_floor
+    scale_floor, scale_cap = constants.scale_floor, constants.scale_cap
     blocks = starts.size - 1
     values, work = np.empty((x.shape[1], LANES)), np.empty((6, LANES))
     centers, scales = np.empty((blocks, LANES)), np.empty((blocks, LANES))
     ordered, count, start, excess = np.empty((blocks, LANES)), np.empty(LANES), np.empty(LANES), np.empty(LANES)
     roots = np.sqrt(np.diff(starts))
-    weight = constants[5] * roots.sum()
+    weight = constants.density * roots.sum()
     for first in range(0, x.shape[0], LANES):
         n = x.shape[0] - first if x.shape[0] - first < LANES else LANES
         arrived, scale = solved[first : first + n], nu[first : first + n]
@@ -229,8 +230,8 @@ def reference_rows(x, order, starts, offsets, constants, reference, nu, solved):
                 floored = curvature if curvature > curvature_floor else curvature_floor
                 scales[b, i] = math.sqrt(work[4, i] / area) / floored
         _median(centers, ordered, start[:n])
-        if constants[6] > 0:
-            scale[:] = constants[6]
+        if constants.given_scale > 0:
+            scale[:] = constants.given_scale
         else:
             _median(scales, ordered, scale)
         for i in range(n):
@@ -239,6 +240,8 @@ def reference_rows(x, order, starts, offsets, constants, reference, nu, solved):
         excess[:] = 0.0
         for b in range(blocks):
             for k in range(offsets.size):
-                _count_steps(centers[b, :n], start[:n], scale, roots[b], offsets[k], constants[4], excess[:n])
+                _count_steps(
+                    centers[b, :n], start[:n], scale, roots[b], offsets[k], constants.tie_tolerance, excess[:n]
+                )
         for i in range(n):
             reference[first + i] = start[i] - scale[i] / weight * excess[i]

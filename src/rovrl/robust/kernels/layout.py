@@ -1,6 +1,6 @@
-"""Where the blocks of each row lie: balanced, contiguous over the valid tokens in order, holes or not (compiled).
+"""Where the blocks of each row lie: balanced, contiguous over the valid elements in order, holes or not (compiled).
 
-A block with holes is still a stretch of its row, in which the holes weigh nothing: no token is ever moved.
+A block with holes is still a stretch of its row, in which the holes weigh nothing: no element is ever moved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _count(keep):
 
 @helper
 def _behind(keep, place, more):
-    """The place just behind the next `more` kept tokens from `place` on."""
+    """The place just behind the next `more` kept elements from `place` on."""
     found = _count(keep[place : place + STRIDE])
     while found < more:
         place += STRIDE
@@ -43,7 +43,7 @@ def cut_rows(keep, place, length, num_blocks, min_block, sizes, edges, dense):
     """Fills per row n_b, the edges of its blocks, and whether it is free of holes; returns whether all rows are.
 
     Row i's mask is keep[place[i] : place[i] + length[i]]. B = min(num_blocks, T // min_block), at least 1, and the first
-    T mod B blocks have one token more; blocks beyond B have size 0 and lie behind the last token.
+    T mod B blocks have one element more; blocks beyond B have size 0 and lie behind the last element.
     """
     all_dense = True
     for row in range(place.size):

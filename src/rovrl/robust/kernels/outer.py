@@ -1,6 +1,6 @@
 """The outer map of SoftRoVR on a row's block numbers, with its derivative, compiled (eq:softrovr_ratio).
 
-In: per block its size, its center and the sums of rows.py. Out: the value, and per block what the token pass needs, the
+In: per block its size, its center and the sums of rows.py. Out: the value, and per block what the element pass needs, the
 center and the factors (α, β, γ) of P', PP' and Pw⁴. All in double, and in the row's `unit` (1 if units are absolute).
 """
 
@@ -62,10 +62,10 @@ def _outer(work, sizes, used, offsets, constants):
     Fills ∂value/∂center (work[2]) and ∂value/∂scale (work[3]). With h = H(1 - H)/γ summed over the levels, s = ν/(D_K W_B):
         ∂/∂μ_b = s h_b + (1 - s Σh) ∂μ_0/∂μ_b,    ∂/∂ν = -Σ(H - τ)/(D_K W_B) - s Σ h Δ_k/√n_b.
     """
-    temperature, scale_floor, scale_cap = constants[1], constants[3], constants[4]
+    temperature, scale_floor, scale_cap = constants.temperature, constants.scale_floor, constants.scale_cap
     by_center, by_scale, steepness = work[2], work[3], work[6]
-    start = _smooth_median(work[0], used, constants[2], by_center)
-    pooled = _smooth_median(work[1], used, constants[2], by_scale)
+    start = _smooth_median(work[0], used, constants.median_width, by_center)
+    pooled = _smooth_median(work[1], used, constants.median_width, by_scale)
     nu = scale_floor if pooled < scale_floor else pooled
     nu = scale_cap if nu > scale_cap else nu
     weight, excess, pull, steep = 0.0, 0.0, 0.0, 0.0
@@ -85,7 +85,7 @@ def _outer(work, sizes, used, offsets, constants):
         weight += root_n
         steep += total
         steepness[b] = total
-    weight = constants[0] * weight + constants[6]
+    weight = constants.density * weight + constants.regularizer
     share = nu / weight
     by_nu = -excess / weight - share * pull if scale_floor <= pooled <= scale_cap else 0.0
     for b in range(used):
@@ -95,12 +95,13 @@ def _outer(work, sizes, used, offsets, constants):
 
 
 @entry
-def outer_rows(sizes, state, unit, score_width, offsets, constants, work, value, coefficients):
-    """Fills value[row] and coefficients[row, block] = (center, α, β, γ); a row without a token has value 0.
+def outer_rows(sizes, state, unit, offsets, constants, work, value, coefficients):
+    """Fills value[row] and coefficients[row, block] = (center, α, β, γ); a row without a element has value 0.
 
-    `offsets` are Δ_1..K, `constants` (D_K, γ, η, ν_min, ν_max, a_min, regularizer), `work` is scratch [7, block].
+    `offsets` are Δ_1..K, `constants` are `OuterConstants`, `work` is scratch [7, block].
     """
-    curvature_floor, regularizer, scale_cap = constants[5], constants[6], constants[4]
+    curvature_floor, regularizer = constants.curvature_floor, constants.regularizer
+    scale_cap, score_width = constants.scale_cap, constants.score_width
     scales, by_center, by_scale, by_square, by_slope = work[1], work[2], work[3], work[4], work[5]
     for row in range(sizes.shape[0]):
         used = 0

@@ -1,4 +1,4 @@
-"""The token passes of SoftRoVR, compiled: block centers with the sums that matter, and the gradient.
+"""The element passes of SoftRoVR, compiled: block centers with the sums that matter, and the gradient.
 
 Per block one pass finds the mean and one sums the score and its derivatives there; from the sums follows, in double, the
 short step to the M-center and the sums at it. In units of the score width, r = (x - u)/c and w = (1 + r²)^(-1/2),
@@ -6,7 +6,7 @@ short step to the M-center and the sums at it. In units of the score width, r = 
     P = r w = c ψ_c,   P' = w³,   P'' = -3 P w⁴,   (P²)''/2 = 4 w⁶ - 3 w⁴.
 
 The loops hold no branch and no constant of another type, and slices tell the compiler that no index is negative: so it
-takes eight float32 tokens at a time. `keep` is None for rows without holes (another compiled version), else their bytes.
+takes eight float32 elements at a time. `keep` is None for rows without holes (another compiled version), else their bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 
 from rovrl.robust.kernels.jit import entry, helper, vectorised
 
-CHUNK = 2048  # tokens summed in the tokens' own precision before the sum moves to double
+CHUNK = 2048  # elements summed in the elements' own precision before the sum moves to double
 STEPS = 4  # ordinary blocks need one; what has not arrived then is solved in double
 
 
@@ -39,7 +39,7 @@ def _sums(x, keep, base, inverse, shift, far, one):
     for i in range(x.size):
         r = (x[i] - base) * inverse - shift
         if keep is not None:
-            r = r if keep[i] else zero  # a masked token may hold anything
+            r = r if keep[i] else zero  # a masked element may hold anything
         r = far if r > far else r
         r = -far if r < -far else r
         w = one / math.sqrt(one + r * r)
@@ -122,34 +122,34 @@ def solve_rows(x, keep, begin, place, length, width, sizes, edges, limits, state
     precision of x.
     """
     far, short, rounding = limits
-    hard = 0
+    left = 0
     for row in range(begin.size):
-        tokens = x[begin[row] : begin[row] + length[row]]
+        elements = x[begin[row] : begin[row] + length[row]]
         for b in range(sizes.shape[1]):
             i, j, n = edges[row, b], edges[row, b + 1], sizes[row, b]
             if n == 0:
                 break
             if keep is None:
-                good = _center(tokens[i:j], None, n, width[row], far, short, rounding, state[row, b])
+                good = _center(elements[i:j], None, n, width[row], far, short, rounding, state[row, b])
             else:
                 held = keep[place[row] + i : place[row] + j]
-                good = _center(tokens[i:j], held, n, width[row], far, short, rounding, state[row, b])
+                good = _center(elements[i:j], held, n, width[row], far, short, rounding, state[row, b])
             if not good:
                 state[row, b, 0] = math.inf
-                hard += 1
-    return hard
+                left += 1
+    return left
 
 
 @entry
 def gradient_rows(x, keep, begin, place, length, width, edges, limits, coefficients, grad, out):
-    """Fills out with grad[row]·∂value/∂token, (α P' + β PP' + γ Pw⁴) by block and 0 elsewhere: one pass.
+    """Fills out with grad[row]·∂value/∂element, (α P' + β PP' + γ Pw⁴) by block and 0 elsewhere: one pass.
 
     Rows as in `solve_rows`; `out` is laid out like the mask; coefficients[row, block] is (center, α, β, γ).
     """
     typed = x.dtype.type
     far, one = typed(limits[0]), typed(1)
     for row in range(begin.size):
-        tokens = x[begin[row] : begin[row] + length[row]]
+        elements = x[begin[row] : begin[row] + length[row]]
         written = out[place[row] : place[row] + length[row]]
         written[: edges[row, 0]] = 0
         written[edges[row, -1] :] = 0
@@ -164,7 +164,7 @@ def gradient_rows(x, keep, begin, place, length, width, edges, limits, coefficie
             shift = typed((u - base) / width[row])
             factors = typed(scale * first), typed(scale * mixed), typed(scale * second)
             if keep is None:
-                _write_gradient(tokens[i:j], None, written[i:j], base, inverse, shift, far, one, *factors)
+                _write_gradient(elements[i:j], None, written[i:j], base, inverse, shift, far, one, *factors)
             else:
                 held = keep[place[row] + i : place[row] + j]
-                _write_gradient(tokens[i:j], held, written[i:j], base, inverse, shift, far, one, *factors)
+                _write_gradient(elements[i:j], held, written[i:j], base, inverse, shift, far, one, *factors)

@@ -39,7 +39,7 @@ def outer_kernel(
     sizes, state, unit, offsets, constants, value, coefficients, num_blocks, num_levels, LANES: tl.constexpr,
     LEVELS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Per row the value and per block (center, α, β, γ); constants as in outer.py, then c."""
+    """Per row the value and per block (center, α, β, γ); `constants` points to `OuterConstants` as an array."""
     row, lane, level = tl.program_id(0), tl.arange(0, LANES), tl.arange(0, LEVELS)
     exists = lane < num_blocks
     n = tl.load(sizes + row * num_blocks + lane, mask=exists, other=0)

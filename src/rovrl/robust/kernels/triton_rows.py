@@ -25,7 +25,7 @@ def cut_kernel(
     MASKED: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Per row: n_b and the edges of its blocks, contiguous over the kept tokens."""
+    """Per row: n_b and the edges of its blocks, contiguous over the kept elements."""
     row = tl.program_id(0)
     start, n = tl.load(place + row), tl.load(length + row)
     lane, index = tl.arange(0, LANES), tl.arange(0, CHUNK)
@@ -54,7 +54,7 @@ def cut_kernel(
 
 @triton.jit
 def _load(x, keep, at, held_at, index, stop, MASKED: tl.constexpr):
-    """A chunk of tokens in double, and which of them count."""
+    """A chunk of elements in double, and which of them count."""
     held = index < stop
     if MASKED:
         held = held & (tl.load(keep + held_at + index, mask=held, other=0) > 0)
@@ -157,7 +157,7 @@ def gradient_kernel(
     MASKED: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """grad·(α P' + β PP' + γ Pw⁴) of one block's tokens; the caller has zeroed the rest."""
+    """grad·(α P' + β PP' + γ Pw⁴) of one block's elements; the caller has zeroed the rest."""
     row, b = tl.program_id(0), tl.program_id(1)
     at, held_at, c, scale = tl.load(begin + row), tl.load(place + row), tl.load(width + row), tl.load(grad + row)
     i0 = tl.load(edges + row * (num_blocks + 1) + b)

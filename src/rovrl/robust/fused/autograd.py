@@ -1,4 +1,4 @@
-"""SoftRoVR through a fused kernel as a differentiable function: one forward solve, one backward pass over the tokens.
+"""SoftRoVR through a fused kernel as a differentiable function: one forward solve, one backward pass over the elements.
 
 Saved for backward: the inputs, and four numbers per block. Works under torch.func's grad and vmap; second derivatives are
 refused with a sentence.
@@ -14,24 +14,25 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from rovrl.config import RatioChannel
+from rovrl.robust.fused.saved import Saved
+from rovrl.robust.settings import SoftSettings
 
-BACKENDS = {"numba": "rovrl.robust.kernels.cpu", "triton": "rovrl.robust.kernels.cuda"}
+BACKENDS = {"numba": "rovrl.robust.fused.cpu", "triton": "rovrl.robust.fused.cuda"}
 """Kernel -> the module with its `solve` and `gradient`."""
 
 
 def soft_rows(
-    x: Float[Tensor, "row token"], mask: Bool[Tensor, "row token"] | None, channel: RatioChannel, kernel: str
+    x: Float[Tensor, "row element"], mask: Bool[Tensor, "row element"] | None, settings: SoftSettings, kernel: str
 ) -> Float[Tensor, " row"]:
     """SoftRoVR of each row at convergence, eq:softrovr_ratio. Gradient: implicit, first order."""
-    return _Solve.apply(x, mask, None, channel, kernel)[0]  # pyright: ignore[reportOptionalSubscript, reportIndexIssue]
+    return _Solve.apply(x, mask, None, settings, kernel)[0]  # pyright: ignore[reportOptionalSubscript, reportIndexIssue]
 
 
 def soft_packed(
-    x: Float[Tensor, " token"], bounds: Int[Tensor, " row_plus_1"], channel: RatioChannel, kernel: str
+    x: Float[Tensor, " element"], bounds: Int[Tensor, " row_plus_1"], settings: SoftSettings, kernel: str
 ) -> Float[Tensor, " row"]:
     """The same for rows that lie one behind the other: row i is x[bounds[i] : bounds[i + 1]]."""
-    return _Solve.apply(x, None, bounds, channel, kernel)[0]  # pyright: ignore[reportOptionalSubscript, reportIndexIssue]
+    return _Solve.apply(x, None, bounds, settings, kernel)[0]  # pyright: ignore[reportOptionalSubscript, reportIndexIssue]
 
 
 def _backend(kernel: str) -> ModuleType:
@@ -39,11 +40,12 @@ def _backend(kernel: str) -> ModuleType:
 
 
 class _Solve(torch.autograd.Function):
-    """Forward: value, then what the gradient needs (edges, coefficients, width, dense)."""
+    """Forward: value, then the fields of `Saved`, which the gradient needs."""
 
     @staticmethod
-    def forward(x: Tensor, mask: Tensor | None, bounds: Tensor | None, channel: RatioChannel, kernel: str):
-        return _backend(kernel).solve(x, mask, bounds, channel)
+    def forward(x: Tensor, mask: Tensor | None, bounds: Tensor | None, settings: SoftSettings, kernel: str):
+        value, saved = _backend(kernel).solve(x, mask, bounds, settings)
+        return value, *saved
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -62,23 +64,23 @@ class _Solve(torch.autograd.Function):
         )
 
     @staticmethod
-    def vmap(info, in_dims, x: Tensor, mask: Tensor | None, bounds: Tensor | None, channel: RatioChannel, kernel: str):
+    def vmap(info, in_dims, x: Tensor, mask: Tensor | None, bounds: Tensor | None, settings: SoftSettings, kernel: str):
         if bounds is not None:
             raise NotImplementedError(
-                "torch.func.vmap over packed tokens: append the rows to one packed tensor instead"
+                "torch.func.vmap over packed elements: append the rows to one packed tensor instead"
             )
         batch = info.batch_size
         folded = [_folded(t, d, batch) for t, d in zip((x, mask), in_dims[:2], strict=True)]
-        outputs = _Solve.apply(*folded, None, channel, kernel)
+        outputs = _Solve.apply(*folded, None, settings, kernel)
         return tuple(t.unflatten(0, (batch, -1)) for t in outputs), (0,) * 5  # pyright: ignore[reportOptionalIterable]
 
 
 class _Gradient(torch.autograd.Function):
-    """The token pass as a function of its own, so that vmap reaches it and a second derivative meets a sentence."""
+    """The element pass as a function of its own, so that vmap reaches it and a second derivative meets a sentence."""
 
     @staticmethod
     def forward(grad: Tensor, x, mask, bounds, edges, coefficients, width, dense, kernel: str) -> Tensor:
-        return _backend(kernel).gradient(grad, x, mask, bounds, edges, coefficients, width, dense)
+        return _backend(kernel).gradient(grad, x, mask, bounds, Saved(edges, coefficients, width, dense))
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:

@@ -1,4 +1,4 @@
-"""The blocks that the fast pass leaves over, and the token unit: rare work, in double, compiled when first needed."""
+"""The blocks that the fast pass leaves over, and the element unit: rare work, in double, compiled when first needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from rovrl.robust.kernels.jit import entry, helper, vectorised
 
-SAMPLE = 31  # tokens whose median starts the search
+SAMPLE = 31  # elements whose median starts the search
 MAX_STEPS = 2400  # bisection of the whole double range, every other step near an end; seldom more than ten
 ARRIVED = 1e-8  # a second-order step this short (in score widths) ends within rounding of the root
 
@@ -67,7 +67,9 @@ def _bracketed(x, width, far, found):
     for i in range(MAX_STEPS):
         sums = _sums(x, u, 1.0 / width, far)
         step = width * (sums[0] / sums[1])
-        seen = sums[1] > 2.0 * x.size / (far * far * far)  # else no token is near enough for its slope to mean anything
+        seen = sums[1] > 2.0 * x.size / (
+            far * far * far
+        )  # else no element is near enough for its slope to mean anything
         if sums[0] > 0:
             low = u
         else:
@@ -86,8 +88,8 @@ def _bracketed(x, width, far, found):
 
 
 @entry
-def solve_hard(x, keep, begin, place, width, sizes, edges, far, state):
-    """Solves the blocks that `solve_rows` marked with u = inf, from a copy of their tokens in double."""
+def solve_leftover(x, keep, begin, place, width, sizes, edges, far, state):
+    """Solves the blocks that `solve_rows` marked with u = inf, from a copy of their elements in double."""
     for row in range(begin.size):
         for b in range(sizes.shape[1]):
             if sizes[row, b] > 0 and state[row, b, 0] == math.inf:
@@ -130,12 +132,12 @@ def unit_rows(x, keep, begin, place, sizes, edges, least, unit):
         used = 0
         while used < sizes.shape[1] and sizes[row, used] > 0:
             i, j, n = edges[row, used], edges[row, used + 1], sizes[row, used]
-            tokens = x[begin[row] + i : begin[row] + j]
+            elements = x[begin[row] + i : begin[row] + j]
             if keep is None:
-                deviation = _total_deviation(tokens, None, _total(tokens, None) / n) / n
+                deviation = _total_deviation(elements, None, _total(elements, None) / n) / n
             else:
                 held = keep[place[row] + i : place[row] + j]
-                deviation = _total_deviation(tokens, held, _total(tokens, held) / n) / n
+                deviation = _total_deviation(elements, held, _total(elements, held) / n) / n
             k = used
             while k > 0 and ordered[k - 1] > deviation:
                 ordered[k] = ordered[k - 1]

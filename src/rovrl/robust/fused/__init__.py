@@ -1,0 +1,1 @@
+"""What stands between torch and the compiled kernels: tensors in, tensors out, and the derivative."""
