@@ -10,6 +10,7 @@ with install_import_hook("rovrl", "beartype.beartype"):
     import rovrl
     from rovrl.robust.location import auxiliary
     from rovrl.robust.redescending import redescending_center
+    from rovrl.robust.score import scaled_residuals
 
 import torch
 
@@ -36,7 +37,7 @@ for dtype in (torch.float32, torch.float64):
     for weigh in rovrl.baselines.WEIGHTS.values():
         weigh(log_ratios, log_ratios > -1, rovrl.RatioChannel())
 try:
-    rovrl.clipped_objective(torch.zeros(3), torch.zeros(4))
+    scaled_residuals(torch.zeros(2, 3), torch.zeros(4), 1.0)
 except TypeCheckError:
     print("checked")
 """
