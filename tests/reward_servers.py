@@ -9,6 +9,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import uvicorn
 
 ORDERS = (
     503, 500, 429, 408, "hang up", "half", "broken", "short", "shape", "null", "digits", "deep", "huge", "gzip", "dribble",
@@ -128,3 +131,18 @@ def chaotic(seed: int, share: float) -> Callable[[list[str]], object]:
         return draw.choice(ORDERS) if draw.random() < share else "ok"
 
     return order
+
+
+@contextlib.contextmanager
+def serving_app(app: Any) -> Iterator[str]:
+    """The address of `app` in a thread of this process."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        thread.join(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

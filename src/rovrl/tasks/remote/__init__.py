@@ -8,6 +8,7 @@ for _package in ("httpx", "tenacity"):
 from rovrl.tasks.remote.call import Limits  # noqa: E402
 from rovrl.tasks.remote.client import HttpReward  # noqa: E402
 from rovrl.tasks.remote.failure import REASONS  # noqa: E402
+from rovrl.tasks.remote.judge import JudgeReward  # noqa: E402
 from rovrl.tasks.remote.protocols import PROTOCOLS  # noqa: E402
 
-__all__ = ["PROTOCOLS", "REASONS", "HttpReward", "Limits"]
+__all__ = ["PROTOCOLS", "REASONS", "HttpReward", "JudgeReward", "Limits"]

@@ -38,7 +38,7 @@ class HttpReward:
         self,
         url: str,
         *,
-        protocol: str = "rovrl",
+        protocol: str | Protocol = "rovrl",
         template: str | Render | None = None,
         fields: dict[str, Any] | None = None,
         token: str | None = None,
@@ -157,7 +157,7 @@ class HttpReward:
                 raise Failure("status", str(failure), divisible=False) from None
             raise
         try:
-            scores = self.protocol.scores(answer, len(items))
+            scores = self.protocol.scores(answer, items)
             if isinstance(scores, str | dict) or len(scores) != len(items):
                 raise ValueError(f"{len(scores)} scores for {len(items)} responses")  # noqa: TRY301
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -165,7 +165,9 @@ class HttpReward:
         return [number(score) for score in scores]
 
 
-def _chosen(name: str, template: str | Render | None) -> tuple[Protocol, Render | None]:
+def _chosen(name: str | Protocol, template: str | Render | None) -> tuple[Protocol, Render | None]:
+    if isinstance(name, Protocol):
+        return name, None
     if name not in PROTOCOLS:
         raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {name!r}")
     protocol = PROTOCOLS[name]

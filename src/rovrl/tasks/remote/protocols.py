@@ -23,7 +23,7 @@ class Protocol:
 
     path: str
     body: Callable[[Sequence[Chat], Sequence[str] | None], dict[str, Any]]
-    scores: Callable[[Any, int], Sequence[object]]
+    scores: Callable[[Any, Sequence[Any]], Sequence[object]]
     needs_template: bool = False
     batched: bool = True  # without a template; with one, always
 
@@ -32,7 +32,7 @@ def _ours(chats: Sequence[Chat], texts: Sequence[str] | None) -> dict[str, Any]:
     return {"conversations": list(chats)}
 
 
-def _our_scores(answer: Any, count: int) -> Sequence[object]:
+def _our_scores(answer: Any, asked: Sequence[Any]) -> Sequence[object]:
     return answer["scores"]
 
 
@@ -41,7 +41,7 @@ def _classify(chats: Sequence[Chat], texts: Sequence[str] | None) -> dict[str, A
     return {**asked, "use_activation": False}  # the logit: a softmax over one class is always 1
 
 
-def _class_scores(answer: Any, count: int) -> Sequence[object]:
+def _class_scores(answer: Any, asked: Sequence[Any]) -> Sequence[object]:
     found = [entry["probs"] for entry in _by_index(answer["data"])]
     if any(len(values) != 1 for values in found):
         raise ValueError(f"{len(found[0])} classes: a reward needs exactly one")
@@ -53,7 +53,7 @@ def _pairs(chats: Sequence[Chat], texts: Sequence[str] | None) -> dict[str, Any]
     return {"text_1": questions, "text_2": [chat[-1]["content"] for chat in chats], "use_activation": False}
 
 
-def _pair_scores(answer: Any, count: int) -> Sequence[object]:
+def _pair_scores(answer: Any, asked: Sequence[Any]) -> Sequence[object]:
     return [entry["score"] for entry in _by_index(answer["data"])]
 
 
@@ -61,7 +61,7 @@ def _texts(chats: Sequence[Chat], texts: Sequence[str] | None) -> dict[str, Any]
     return {"text": list(texts or ())}
 
 
-def _embeddings(answer: Any, count: int) -> Sequence[object]:
+def _embeddings(answer: Any, asked: Sequence[Any]) -> Sequence[object]:
     entries = [answer] if isinstance(answer, dict) else answer
     if any(len(entry["embedding"]) != 1 for entry in entries):
         raise ValueError("several numbers for one text: start the server with a one-label reward model")
@@ -72,7 +72,7 @@ def _queries(chats: Sequence[Chat], texts: Sequence[str] | None) -> dict[str, An
     return {"query": list(texts or ()), "prompts": [chat[-2]["content"] if len(chat) > 1 else "" for chat in chats]}
 
 
-def _rewards(answer: Any, count: int) -> Sequence[object]:
+def _rewards(answer: Any, asked: Sequence[Any]) -> Sequence[object]:
     return answer["rewards"]
 
 
