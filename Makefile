@@ -9,12 +9,13 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE  ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench soak clean
 help:
 	@echo "make demo    one bad reward in a picture, then the main job: GSPO and RoVR-GSPO side by side on spiked rewards"
 	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make bench   the benchmark: ratios measured side by side"
+	@echo "make soak    rewards under load, interruptions and kills, the long forms (about an hour on 2 idle cores)"
 	@echo "make clean   removes .venv, caches and build output"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -42,6 +43,9 @@ test: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py
+
+soak: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m soak
 
 clean:
 	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis src/*.egg-info

@@ -61,9 +61,9 @@ def test_a_byte_now_and_then_does_not_pass_for_an_answer(server):
 
 
 def test_an_answer_of_400_megabytes_is_not_read(server):
-    server.script = ["huge"]
+    server.script = ["huge"] * 2
     before = peak_memory()
-    reward = HttpReward(server.url)
+    reward = HttpReward(server.url, retries=1, pause=0.0)
     assert asked(reward, ["abc"]) == [None]
     assert peak_memory() - before < 40 << 20
     assert reward.tally.missing == {"answer": 1}

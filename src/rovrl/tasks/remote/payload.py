@@ -19,7 +19,7 @@ async def read_capped(response: httpx.Response, limit: int) -> bytes:
     async for part in response.aiter_raw():
         size += len(part)
         if size > limit:
-            raise Failure("answer", f"more than {limit:,} bytes", again=False)
+            raise Failure("answer", f"more than {limit:,} bytes")
         parts.append(part)
     return b"".join(parts)
 

@@ -1,0 +1,1 @@
+"""Long runs of what tests do in short: `make soak`, or `PYTHONPATH=tests python -m soak chaos verifier kills generations`."""

@@ -1,0 +1,58 @@
+"""A tiny TRL job with the HTTP reward and a server that fails: memory and descriptors flat, every step's records readable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+import tiny
+from reward_servers import chaotic, running
+from rovrl.records import read_steps
+from rovrl.tasks.remote import HttpReward
+
+
+class Gauge(TrainerCallback):
+    """Resident megabytes and open descriptors after every step."""
+
+    def __init__(self):
+        self.megabytes: list[float] = []
+        self.descriptors: list[int] = []
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        with open("/proc/self/statm") as pages:
+            self.megabytes.append(int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20))
+        self.descriptors.append(len(os.listdir("/proc/self/fd")))
+
+
+def run(directory: Path, generations: int, share: float = 0.3) -> dict[str, float]:
+    """Growth over the second half of the run, when everything has been loaded and compiled, and what was recorded."""
+    gauge = Gauge()
+    with running(chaotic(0, share)) as server:
+        reward = HttpReward(server.url, batch=4, timeout=0.5, pause=0.01)
+        reward.breaker.pause = 0.05
+        trainer = tiny.trainer(
+            directory,
+            rewards=reward,
+            max_steps=generations,
+            record_dir=str(directory / "records"),
+            save_strategy="no",
+            logging_steps=50,
+        )
+        trainer.add_callback(gauge)
+        trainer.train()
+    half, tenth = generations // 2, max(generations // 10, 1)
+    early, late = gauge.megabytes[half : half + tenth], gauge.megabytes[-tenth:]
+    return {
+        "generations": trainer.state.global_step,
+        "scores asked for": reward.tally.asked,
+        "none": reward.failures,
+        "retries": reward.tally.retries,
+        "records readable": sum(1 for _ in read_steps(directory / "records")),
+        "megabytes, middle": sum(early) / len(early),
+        "megabytes grown in the second half": sum(late) / len(late) - sum(early) / len(early),
+        "descriptors grown in the second half": max(gauge.descriptors[-tenth:])
+        - max(gauge.descriptors[half : half + tenth]),
+    }
