@@ -7,8 +7,11 @@ import torch
 
 from measuring import Row, compare
 from rovrl import ADVANTAGES, Blocks, RewardChannel
+from rovrl.stress.worlds import Knobs, draw
 
 CHANNEL = RewardChannel()
+ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
+GUARDED = RewardChannel(credit_bound="adaptive", credit_floor="adaptive", faults="reject")
 
 
 def run(quick: bool) -> list[Row]:
@@ -41,6 +44,16 @@ def run(quick: bool) -> list[Row]:
             at_least=True,
         ),
         compare(f"leave-one-out / credit advantages, {size}", loo, credit, repeats if quick else 11, must=30, goal=16),
+        *(
+            compare(
+                f'faults="reject" / adaptive credit, {what}, {size}',
+                lambda rewards=rewards: ADVANTAGES["credit"](rewards, GUARDED),
+                lambda rewards=rewards: ADVANTAGES["credit"](rewards, ADAPTIVE),
+                repeats if quick else 11,
+                must=2,
+            )
+            for what, rewards in _scores(groups)
+        ),
         compare(f"credit / GRPO advantages, {size}", credit, lambda: ADVANTAGES["grpo"](rewards, CHANNEL), repeats),
         compare(
             f"growth from {groups} to {16 * groups} groups, against linear",
@@ -50,6 +63,12 @@ def run(quick: bool) -> list[Row]:
             must=1.15,
         ),
     ]
+
+
+def _scores(groups: int) -> list[tuple[str, torch.Tensor]]:
+    """Simulated scores, clean and with a tenth of them spiked."""
+    worlds = {"clean": "clean", "10 % spikes": "spikes10"}
+    return [(name, torch.from_numpy(draw(world, 1, Knobs(prompts=groups)).rewards)) for name, world in worlds.items()]
 
 
 def _scipy_centers(rewards: torch.Tensor):

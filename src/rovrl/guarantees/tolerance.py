@@ -68,7 +68,7 @@ def tolerance(
     found = [(m, which, values[at]) for m, which, at in buckets(values.isfinite(), ids, len(rows)) if m > r]
     if not found:
         raise ValueError(f"groups must hold one with at least {max(r + 1, 2)} finite rewards, not {len(rows)} without")
-    scale, spread = batch_scales([x for _, _, x in found], channel)
+    scale, spread, _ = batch_scales([x for _, _, x in found], channel)
     partitions, parts = Partitions(channel, generator), []
     for m, which, x in found:
         blocks, _ = partitions[m]

@@ -148,7 +148,7 @@ def _row(statement: str, setting: str, paper: float | Tensor, ours: float | Tens
 
 def _resolved(x: Tensor, channel: RewardChannel) -> tuple[Blocks, RewardChannel]:
     blocks, _ = partition(x.shape[-1], channel)
-    scale, spread = batch_scales([x], channel)
+    scale, spread, _ = batch_scales([x], channel)
     return blocks, resolve(channel, scale, blocks, spread=spread)
 
 
