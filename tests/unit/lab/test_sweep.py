@@ -55,7 +55,7 @@ def test_a_sweep_keeps_the_runs_of_its_jsonl_file_where_their_directories_are_go
     """As in a fresh clone: nothing that is there is trained again, and no line is lost."""
     asked = []
     monkeypatch.setattr(sweep, "run_all", lambda orders, *_, **__: asked.extend(orders))
-    monkeypatch.setattr(sweep, "starting_model", lambda job: tmp_path)
+    monkeypatch.setattr(sweep, "kept_start", lambda job, out: tmp_path)
     (tmp_path / "runs.jsonl").write_text(COMMITTED.read_text())
     assert sweep.run(arguments("--sweep", "evidence", "--out", str(tmp_path))) == 0
     kept, planned = len(read_lines(COMMITTED)), len(list(sweep.planned("evidence")))

@@ -8,6 +8,7 @@ puts the tables of results/embedded/runs.jsonl between the sweep's two marks in 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,18 @@ def update_page(name: str, page: Path, rows: Sequence[dict[str, Any]]) -> str:
 
 def _runs(plan: Table, rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The finished runs of a table by method, in the order of seeds."""
-    mine = [r for r in rows if r["setting"] == plan.setting.name and r["job"]["seed"] <= plan.seeds]
+    mine = _of_one_start([r for r in rows if r["setting"] == plan.setting.name and r["job"]["seed"] <= plan.seeds])
     found = {m: sorted((r for r in mine if r["job"]["method"] == m), key=_seed) for m in plan.methods}
     return {method: runs for method, runs in found.items() if runs}
+
+
+def _of_one_start(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that start from the same weights as most: a warm-up differs from one kind of processor to another.
+
+    Weights are told apart by their verdicts on the held-out problems before training.
+    """
+    starts = Counter(row["evaluations"][0]["right"] for row in rows)
+    return [row for row in rows if row["evaluations"][0]["right"] == starts.most_common(1)[0][0]]
 
 
 def _section(plan: Table, runs: dict[str, list[dict[str, Any]]]) -> str:

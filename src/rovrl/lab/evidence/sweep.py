@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError
-from rovrl.lab.embedded import require_packages, starting_model
+from rovrl.lab.embedded import require_packages
 from rovrl.lab.evidence.plan import SWEEPS
+from rovrl.lab.evidence.starts import kept_start
 from rovrl.lab.job import Job, finished
 from rovrl.lab.pool import Order, run_all
 from rovrl.output.files import read_lines, write_lines, write_text
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     missing = [order for order in orders if order.directory not in kept]
     print(f"{len(kept)} of {len(orders)} runs are finished in {out}", flush=True)
     if missing:
-        warm = {job.start: starting_model(job) for job in {o.job.start: o.job for o in missing}.values()}
+        warm = {job.start: kept_start(job, out) for job in {o.job.start: o.job for o in missing}.values()}
         run_all(missing, warm, args.workers, True, args.sweep, after_each=partial(collect, out, orders, kept))
     report(args.sweep, out, collect(out, orders, kept))
     return 0
