@@ -66,10 +66,19 @@ TASKS = (
     Task(
         "toolcall", ("qwen3-4b-base",), {"rule": "rovrl.tasks.toolcall.toolcall_reward"},
         16, 64, 16, 3072, 1024, 500, 3920, "rlla_train", ("rlla_test",), 1, 4, 20,
-        ("Validation: one greedy response per prompt every 20 rollouts, as in the paper.",),
+        ("The paper takes the best of four validations, one greedy response per prompt each:",),
     ),
 )  # fmt: skip
 EPOCHS = 10
+VALIDATED = {
+    "verl": ("verl validates every 20 rollouts; rovrl paper check sec:tool_call_results --runs LOG... compares.",),
+    "trl": (
+        "TRL's own evaluation samples, so every checkpoint is kept (one per 20 rollouts) and evaluated after the run:",
+        "rovrl eval CHECKPOINT... --suite rlla_test --data rlla_4k --out EVAL,",
+        "then rovrl paper check sec:tool_call_results --runs EVAL...",
+    ),
+}
+"""How the tool-call runs get their validations, engine by engine."""
 
 
 def reward_channel(task: Task) -> dict[str, Any]:
@@ -122,7 +131,7 @@ def trl(task: Task, model: str, reward: str, method: str) -> dict[str, dict[str,
         },
         "running": {
             "bf16": True, "gradient_checkpointing": True, "logging_steps": 1, "save_steps": task.every * updates,
-            "save_total_limit": 2, "seed": 42,
+            "save_total_limit": None if task.name == "toolcall" else 2, "seed": 42,
         },
     }  # fmt: skip
 
@@ -222,7 +231,7 @@ def recipes() -> Iterator[tuple[Path, str]]:
 def text(task: Task, model: str, reward: str, method: str, engine: str, sections: dict[str, dict[str, Any]]) -> str:
     """A recipe as YAML with a comment over each section."""
     lines = [f"# {method} on {task.name}: {MODELS[model]}, {reward} reward, {engine}. Written by recipes/make.py."]
-    lines += [f"# {note}" for note in task.notes]
+    lines += [f"# {note}" for note in (*task.notes, *(VALIDATED[engine] if task.name == "toolcall" else ()))]
     for comment, content in sections.items():
         lines += ["", f"# {comment}", yaml.dump(content, Dumper=_Plain, sort_keys=False, width=110).rstrip()]
     return "\n".join(lines) + "\n"

@@ -18,8 +18,9 @@ from rovrl.guarantees.credit import credit_bound
 from rovrl.guarantees.movement import breakdown, reference_range
 from rovrl.guarantees.premises import count
 from rovrl.partition import Partitions, partition
+from rovrl.resolved import Resolved
 from rovrl.robust.blocks import Blocks
-from rovrl.scales import batch_scales, is_adaptive, resolve
+from rovrl.scales import is_adaptive
 
 PIECE = 256
 """Groups searched at a time."""
@@ -60,22 +61,23 @@ def tolerance(
     `reference_range` composed with `credit_certificate`: no law of the rewards, no chance, no curvature. `groups` is
     [group, response], or one list of rewards per group; a reward that is not a number is left out, as in training. What
     training takes from earlier steps (a lagged ν̂, adaptive κ and s_min) is taken from these groups here and held fixed.
+    Refused for `faults="reject"`: which responses that leaves out depends on all rewards.
     """
     r = count("replaced", replaced, 0)
+    if channel.faults != "bound":
+        raise ValueError(f'channel.faults must be "bound" for a certificate, not {channel.faults!r}')
     rows = [as_rewards(group).flatten().double() for group in groups]
     ids = torch.arange(len(rows)).repeat_interleave(torch.tensor([len(row) for row in rows], dtype=torch.long))
     values = torch.cat(rows) if rows else torch.zeros(0)
-    found = [(m, which, values[at]) for m, which, at in buckets(values.isfinite(), ids, len(rows)) if m > r]
+    found = [bucket for bucket in buckets(values.isfinite(), ids, len(rows)) if bucket[0] > r]
     if not found:
         raise ValueError(f"groups must hold one with at least {max(r + 1, 2)} finite rewards, not {len(rows)} without")
-    scale, spread, _ = batch_scales([x for _, _, x in found], channel)
     partitions, parts = Partitions(channel, generator), []
-    for m, which, x in found:
-        blocks, _ = partitions[m]
-        settings = resolve(channel, scale, blocks, spread=spread)
-        parts += [
-            (w, *_certify(y, blocks, settings, r)) for w, y in zip(which.split(PIECE), x.split(PIECE), strict=True)
-        ]
+    used = {m: partitions[m] for m, _, _ in found}
+    settings = Resolved.of([values[at] for _, _, at in found], used, channel, "credit", None)
+    for (m, which, at), factor in settings.by_unit(found, None):
+        for some, rewards in zip(which.split(PIECE), values[at].split(PIECE), strict=True):
+            parts.append((some, *_certify(rewards, used[m][0], settings.for_groups(m, factor), r)))
     index, change, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
     order = index.argsort()
     return Tolerance(r, index[order], change[order], low[order], high[order])

@@ -10,6 +10,7 @@ from pathlib import Path
 from rovrl.errors import RovrlError
 from rovrl.output.files import write_text
 from rovrl.output.progress import progress_bar
+from rovrl.paper import own_runs
 from rovrl.paper.checking import result
 from rovrl.paper.item import Item
 from rovrl.paper.markdown import reproduce_page
@@ -26,6 +27,7 @@ examples:
   rovrl paper check                      ours beside the published numbers
   rovrl paper check tab:reward_contamination --json
   rovrl paper check --markdown docs/reproduce.md
+  rovrl paper check tab:math_main --runs evals/math/qwen3-4b-base/rule/*      your own runs beside the published numbers
   rovrl report                           all of it as one HTML file
 """
 
@@ -40,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--smoke", action="store_true", help="run: a small setting, in seconds; draw, check: those results"
     )
     parser.add_argument("--json", action="store_true", help="list, check: as JSON")
+    parser.add_argument(
+        "--runs",
+        nargs="+",
+        metavar="DIR",
+        help="check: runs of your own for what needs GPUs; DIR, or MODEL/REWARD/METHOD=DIR",
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="check: also write the page of all labels there")
 
 
@@ -108,7 +116,7 @@ def wanted(args: argparse.Namespace) -> list[str]:
 def check(args: argparse.Namespace) -> int:
     """Prints ours | published | tolerance | agrees, for one label or all."""
     items = [find(args.label)] if args.label else list(ITEMS.values())
-    results = [result(item, args.out) for item in items]
+    results = _of_own_runs(args, items) if args.runs else [result(item, args.out) for item in items]
     if args.markdown:
         every = results if len(items) == len(ITEMS) else [result(item, args.out) for item in ITEMS.values()]
         try:
@@ -121,6 +129,12 @@ def check(args: argparse.Namespace) -> int:
         for r in results:
             _print(r)
     return 1 if any(r["agrees"] is False for r in results) else 0
+
+
+def _of_own_runs(args: argparse.Namespace, items: list[Item]) -> list[dict]:
+    if not args.label:
+        raise RovrlError(f"--runs needs a label: one of {', '.join(own_runs.CHECKS)}")
+    return [own_runs.result(items[0].label, items[0].title, args.runs)]
 
 
 def _print(r: dict) -> None:

@@ -83,8 +83,9 @@ ITEMS: dict[str, Item] = {
             "Mathematical reasoning, two models, two rewards",
             recipe=(
                 "for MODEL in qwen3-4b-base, olmo-3-7b-instruct, REWARD in rule, internlm2, METHOD in gspo, rovr-gspo: "
-                "recipes/run_verl.sh recipes/math/MODEL/REWARD/METHOD.verl.yaml, then rovrl eval RUN "
-                "--suite math500,gaokao2023en,minervamath,aime2025,amc23 --runs 3"
+                "three independent training runs of recipes/run_verl.sh recipes/math/MODEL/REWARD/METHOD.verl.yaml, then "
+                "rovrl eval RUN1 RUN2 RUN3 --suite math500,gaokao2023en,minervamath,aime2025,amc23 --out EVAL, "
+                "and rovrl paper check tab:math_main --runs EVAL..."
             ),
             published=("RoVR-GSPO above GSPO in 20 of 20 settings; mean gains 2.08/3.97 and 1.27/1.96 points",),
         ),
@@ -93,7 +94,7 @@ ITEMS: dict[str, Item] = {
             "GovReport ROUGE-1/2/L",
             recipe=(
                 "recipes/run_verl.sh recipes/govreport/MODEL/longdocfactscore/METHOD.verl.yaml, "
-                "then rovrl eval RUN --suite govreport"
+                "then rovrl eval RUN --suite govreport --out EVAL, and rovrl paper check tab:govreport_rouge --runs EVAL..."
             ),
             published=(
                 "Qwen3-4B-Base .309/.142/.166 -> .333/.164/.175; OLMo-3-7B-Instruct .552/.189/.221 -> .553/.195/.229",
@@ -109,8 +110,9 @@ ITEMS: dict[str, Item] = {
             "sec:tool_call_results",
             "Tool-call annotation reward",
             recipe=(
-                "recipes/run_verl.sh recipes/toolcall/qwen3-4b-base/rule/METHOD.verl.yaml, then rovrl eval RUN "
-                "--suite rlla_test --data rlla_4k"
+                "recipes/run_verl.sh recipes/toolcall/qwen3-4b-base/rule/METHOD.verl.yaml, which validates every 20 rollouts, "
+                "then rovrl paper check sec:tool_call_results --runs LOG... (TRL: rovrl eval CHECKPOINT... --suite "
+                "rlla_test --data rlla_4k --out EVAL first)"
             ),
             published=("best of four validations: GSPO 1.924, RoVR-GSPO 2.009",),
         ),

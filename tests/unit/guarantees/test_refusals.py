@@ -123,6 +123,7 @@ REFUSED = [
     ("replaced", lambda: g.reference_range(torch.zeros(4), Blocks.contiguous(4, 1), RewardChannel(), 5)),
     ("scale_source", lambda: g.reference_range(torch.zeros(6), Blocks.contiguous(6, 2), RewardChannel(), 1)),
     ("groups", lambda: g.tolerance([[1.0, None], []])),
+    ("channel.faults", lambda: g.tolerance(torch.zeros(3, 4), RewardChannel(faults="reject"))),
     ("groups", lambda: g.tolerance(torch.zeros(3, 4), replaced=4)),
     ("replaced", lambda: g.tolerance(torch.zeros(3, 4), replaced=-1)),
     ("group", lambda: g.tolerance_of_settings(1, RewardChannel())),

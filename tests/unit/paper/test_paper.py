@@ -8,7 +8,7 @@ import pytest
 from rovrl.cli import main
 from rovrl.lab.accuracy import pack
 from rovrl.paper.checking import result
-from rovrl.paper.experiments.placement import checks, tables
+from rovrl.paper.experiments.placement import checks, findings, tables
 from rovrl.paper.experiments.placement_runs import PAPER, _rows
 from rovrl.paper.item import Check, Table, expected, relative, within
 from rovrl.paper.markdown import reproduce_page, verdict
@@ -206,3 +206,60 @@ def test_a_method_that_beats_both_channels_is_a_disagreement(tmp_path):
     rows = list(_rows([embedded(m, 1, right[m], tmp_path) for m in PAPER], "spiked"))
     found = checks([r for r in rows if r["kind"] != "curve"])["fig:placement_ablation"]
     assert [c.agrees for c in found] == [True, False, True]
+
+
+def placement_rows(difference: float, low: float, high: float, entropy: dict[str, float]) -> list[dict]:
+    """Rows of a clean world: one difference, and a late curve for each method."""
+    rows = [
+        {"kind": "final", "world": "clean", "title": "clean", "method": m, "seed": 1, "accuracy": 0.5} for m in PAPER
+    ]
+    rows += [
+        {
+            "kind": "difference",
+            "world": "clean",
+            "method": "softrovr",
+            "difference": difference,
+            "low": low,
+            "high": high,
+        }
+    ]
+    return rows + [
+        {"kind": "curve", "world": "clean", "method": m, "generation": g, "entropy": e}
+        for m, e in entropy.items()
+        for g in range(2, 22, 2)
+    ]
+
+
+def test_the_clean_world_decides_and_its_disagreement_with_the_paper_is_said():
+    rows = placement_rows(-1.52, -2.8, -0.32, dict.fromkeys(PAPER, 0.03))
+    (check,) = checks(rows)["tab:placement_ablation"]
+    assert (check.published, check.agrees) == (1.77, False)
+    (sentence,) = findings(rows)["tab:placement_ablation"]
+    assert "-1.52 [-2.80, -0.32] against the published +1.77: it disagrees with the paper" in sentence
+    undecided = findings(placement_rows(0.4, -1.0, 2.0, {}))["tab:placement_ablation"][0]
+    assert "it cannot decide about the paper" in undecided
+
+
+def test_the_claim_of_lower_late_entropy_is_checked_against_gspo():
+    entropy = {"gspo": 0.034, "rovr-adv": 0.033, "softrovr": 0.035, "rovr-gspo": 0.030}
+    found = [c for c in checks(placement_rows(1.0, 0.5, 1.5, entropy))["fig:placement_ablation"] if "entropy" in c.cell]
+    assert [c.agrees for c in found] == [True, False, True]
+
+
+def test_the_standard_deviations_of_the_main_table_are_typed_with_its_means():
+    table = expected("training")["tab:math_main"]
+    cells = [
+        cell
+        for m in ("Qwen3-4B-Base", "OLMo-3-7B-Instruct")
+        for r in table[m].values()
+        for line in r.values()
+        for cell in line
+    ]
+    assert len(cells) == 40
+    # three runs on few problems: the printed sd follow from counts of right answers, e.g. one of 30 apart: 100/30·√2/3
+    assert sum(sd == 1.57 for _, sd in cells) == 7
+    for model, gains in table["mean_gain"].items():
+        for reward, gain in gains.items():
+            ours, base = ([mean for mean, _ in table[model][reward][m]] for m in ("RoVR-GSPO", "GSPO"))
+            assert all(o > b for o, b in zip(ours, base, strict=True))
+            assert (sum(ours) - sum(base)) / 5 == pytest.approx(gain, abs=0.011)  # rounding of the printed cells

@@ -148,8 +148,8 @@ def _row(statement: str, setting: str, paper: float | Tensor, ours: float | Tens
 
 def _resolved(x: Tensor, channel: RewardChannel) -> tuple[Blocks, RewardChannel]:
     blocks, _ = partition(x.shape[-1], channel)
-    scale, spread, _ = batch_scales([x], channel)
-    return blocks, resolve(channel, scale, blocks, spread=spread)
+    scales = batch_scales([x], channel)
+    return blocks, resolve(channel, scales.scale, blocks, spread=scales.spread)
 
 
 def _limits(channel: RewardChannel) -> tuple[float, float]:

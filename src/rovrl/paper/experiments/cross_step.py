@@ -114,7 +114,7 @@ def tables(rows: list[Row]) -> dict[str, Table]:
         for metric in ("D_q", "flips"):
             mine = _of(rows, c, metric)
             favour, surely = _favouring(rows, c, metric)
-            reduction = [1 - r["softrovr"] / r["gspo"] for r in mine if r["gspo"] > 0]
+            reduction = [_reduction(r) for r in mine if r["gspo"] > 0]
             span = f"{min(reduction):.1%} ... {max(reduction):.1%}" if reduction else "-"
             body.append([c.kind, "+" if c.sign > 0 else "-", metric, f"{favour}/{steps}", f"{surely}/{steps}", span])
     header = ["Perturbation", "Sign", "Metric", "Steps favouring SoftRoVR", "with interval above 0", "Reduction"]
@@ -126,7 +126,7 @@ def _of(rows: list[Row], c: Condition, metric: str) -> list[Row]:
 
 
 def checks(rows: list[Row]) -> dict[str, list[Check]]:
-    """Direction only: another model, the same estimands."""
+    """Another model, the same estimands: directions, their intervals, and the size of the burst reduction."""
     steps = len({r["step"] for r in rows})
     wanted = expected("token_stress")["cross_step"]["steps"]
     found = [Check("complete steps", steps, wanted, "at least as many", steps >= wanted)]
@@ -135,7 +135,43 @@ def checks(rows: list[Row]) -> dict[str, list[Check]]:
             share = sum(r["difference"] > 0 for r in _of(rows, c, metric)) / steps
             cell = f"{c.kind} {'+' if c.sign > 0 else '-'}, {metric}: share of steps favouring SoftRoVR"
             found.append(Check(cell, share, 1.0, "direction: every step", share == 1.0, _against(rows, c, metric)))
-    return {"fig:softrovr_cross_step": found}
+    return {"fig:softrovr_cross_step": found + _sure(rows) + _burst_reduction(rows)}
+
+
+def _sure(rows: list[Row]) -> list[Check]:
+    """The published intervals: those of D_q and of strong-spike flips are above zero at every step."""
+    steps = len({r["step"] for r in rows})
+    found = []
+    for c in CONDITIONS:
+        for metric in ("D_q", "flips") if c.kind == "spike" else ("D_q",):
+            share = _favouring(rows, c, metric)[1] / steps
+            cell = f"{c.kind} {'+' if c.sign > 0 else '-'}, {metric}: share of steps with the interval above 0"
+            found.append(Check(cell, share, 1.0, "every step", share == 1.0))
+    return found
+
+
+def _burst_reduction(rows: list[Row]) -> list[Check]:
+    """The range over steps of the reduction of mean D_q under long bursts, both signs together, as published."""
+    published = expected("token_stress")["cross_step"]
+    mine = [r for c in CONDITIONS if c.kind == "burst" for r in _of(rows, c, "D_q") if r["gspo"] > 0]
+    if not mine:
+        return []
+    ends = {"lowest": min(mine, key=_reduction), "highest": max(mine, key=_reduction)}
+    found = []
+    for name, r in ends.items():
+        value = published[f"burst_reduction_{'low' if name == 'lowest' else 'high'}"]
+        low, high = 1 - r["softrovr_high"] / r["gspo"], 1 - r["softrovr_low"] / r["gspo"]
+        note = (
+            f"95 % interval of SoftRoVR's D_q at that step: a reduction of {low:.1%} to {high:.1%}; of another model, a few of "
+            "whose tokens carry nearly all of a log-ratio"
+        )
+        cell = f"burst, D_q: {name} reduction over steps"
+        found.append(Check(cell, _reduction(r), value, "± 5 points", abs(_reduction(r) - value) <= 0.05, note))
+    return found
+
+
+def _reduction(r: Row) -> float:
+    return 1 - r["softrovr"] / r["gspo"]
 
 
 def _against(rows: list[Row], c: Condition, metric: str) -> str:

@@ -34,10 +34,10 @@ CLAIMS: tuple[tuple[str, str, str, float, str], ...] = (
     ("reference displacement, mean (σ)", "grpo", "reference_displacement", 1.000, "tab:reward_contamination"),
     (THREE_BLOCKS, "center", "reference_displacement", 0.060, "fig:reward_contamination"),
     (ONE_BLOCK, "center_b1", "reference_displacement", 0.060, "fig:reward_contamination"),
-    ("scale inflation, center only", "center", "scale_inflation", 28.194, "tab:reward_contamination"),
-    ("scale inflation, bounded credit", "credit", "scale_inflation", 1.911, "tab:reward_contamination"),
-    ("contrast retained, center only", "center", "contrast_retention", 0.035, "tab:reward_contamination"),
-    ("contrast retained, bounded credit", "credit", "contrast_retention", 0.520, "tab:reward_contamination"),
+    ("scale inflation, center only", "center_b1", "scale_inflation", 28.194, "tab:reward_contamination"),
+    ("scale inflation, bounded credit", "credit_b1", "scale_inflation", 1.911, "tab:reward_contamination"),
+    ("contrast retained, center only", "center_b1", "contrast_retention", 0.035, "tab:reward_contamination"),
+    ("contrast retained, bounded credit", "credit_b1", "contrast_retention", 0.520, "tab:reward_contamination"),
 )
 
 
