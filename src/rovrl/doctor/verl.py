@@ -95,13 +95,16 @@ def _names(config: Any) -> Iterator[Remark]:
 
 
 def _reward_channel(config: Any) -> Iterator[Remark]:
-    from rovrl.integrations.verl import reward_channel
+    from rovrl.integrations.verl import reward_channel, reward_functions
 
     try:
         channel = reward_channel(config.algorithm)
+        functions = reward_functions(config.algorithm)
     except (ValueError, TypeError) as error:
         yield Remark("problem", f"algorithm.rovr: {error}")
         return
+    if functions is not None:
+        yield Remark("ok", f"credit per reward function: {', '.join(functions.names)}, weights {functions.weights}")
     responses = config.actor_rollout_ref.rollout.n
     yield _groups(channel, responses)
     if responses >= 2 and config.algorithm.adv_estimator == "rovr":

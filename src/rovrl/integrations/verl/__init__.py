@@ -2,17 +2,14 @@
 
 from rovrl.integrations.verl.algorithms import (
     AGGREGATION,
-    ESTIMATOR,
-    LOSS,
     WIDE_CLIP,
     RoVRPolicyLossConfig,
     clip_range,
-    ratio_channel,
     register,
-    reward_channel,
     rovr_advantages,
     rovr_gspo_loss,
 )
+from rovrl.integrations.verl.settings import ESTIMATOR, LOSS, ratio_channel, reward_channel, reward_functions
 
 __all__ = [
     "AGGREGATION",
@@ -24,6 +21,7 @@ __all__ = [
     "ratio_channel",
     "register",
     "reward_channel",
+    "reward_functions",
     "rovr_advantages",
     "rovr_gspo_loss",
 ]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -21,11 +20,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rovrl.config import RatioChannel, RewardChannel
 from rovrl.diagnostics import metric
 from rovrl.errors import require
 from rovrl.integrations.verl import records as verl_records
 from rovrl.integrations.verl.run import VerlRun
+from rovrl.integrations.verl.settings import (
+    ESTIMATOR,
+    LOSS,
+    check_run,
+    ratio_channel,
+    reward_channel,
+    reward_functions,
+)
+from rovrl.integrations.verl.step import current_step, listen
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP, clipped_objective
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.weight import gspo_mean, soft_rovr
@@ -41,7 +48,6 @@ from verl.workers.config import PolicyLossConfig  # noqa: E402
 
 import rovrl.integrations.verl.compat  # noqa: E402, F401  (before verl's models are imported)
 
-ESTIMATOR, LOSS = "rovr", "rovr_gspo"
 AGGREGATION = "seq-mean-token-mean"
 """The mean over sequences of eq:gspo_objective; verl's default, token-mean, weighs a response by its length."""
 
@@ -72,16 +78,6 @@ class RoVRPolicyLossConfig(PolicyLossConfig):
             raise ValueError(f"policy_loss.record_megabytes must be positive, not {self.record_megabytes!r}")
 
 
-def reward_channel(algorithm: Any) -> RewardChannel:
-    """The RewardChannel that `algorithm.rovr` describes; without it the paper's."""
-    return RewardChannel.from_dict(_plain((algorithm or {}).get("rovr")))
-
-
-def ratio_channel(policy_loss: Any) -> RatioChannel:
-    """The RatioChannel that `policy_loss.rovr` describes; without it the paper's."""
-    return RatioChannel.from_dict(_plain((policy_loss or {}).get("rovr")))
-
-
 @torch.no_grad()
 def rovr_advantages(
     token_level_rewards: Tensor,
@@ -93,14 +89,26 @@ def rovr_advantages(
     """(advantages, returns), both [response, token]: eq:credit_advantage on groups of equal `index`, over the mask.
 
     A response without a valid token (padding, rejected) and a reward that is not finite count as unscored: advantage
-    0, and no influence on the group. So do groups with fewer than two scored responses.
+    0, and no influence on the group. So do groups with fewer than two scored responses. A session with several rows counts
+    once, and all its rows get its advantage. With `gdpo_reward_keys` each reward function has credit of its own.
     """
     if index is None:
         raise ValueError("adv_estimator=rovr needs the uid of each response's prompt, and the batch has none")
-    valid = response_mask.bool().any(-1)
-    rewards, uids = token_level_rewards.double().sum(-1), np.asarray(index, dtype=object)
-    result = VerlRun.of(config).explain(reward_channel(config), rewards[valid], uids[valid.cpu().numpy()])
-    scalars = torch.zeros_like(rewards).masked_scatter(valid, result.advantages)
+    step, functions = current_step(), reward_functions(config)
+    rows = response_mask.bool().any(-1).nonzero().squeeze(-1).cpu().numpy()
+    counted, session = (rows, np.arange(len(rows))) if step is None else step.sessions(rows)
+    rewards, weights = token_level_rewards.double().sum(-1)[counted], None
+    if functions is not None:
+        if step is None:
+            raise ValueError("algorithm.gdpo_reward_keys needs verl's default trainer (trainer.use_v1=True)")
+        rewards, weights = step.reward_fields(counted, functions.names).to(rewards.device), functions.weights
+    run = VerlRun.of(config)
+    run.reward_run.functions = () if functions is None else functions.names
+    result = run.explain(reward_channel(config), rewards, np.asarray(index, dtype=object)[counted], weights)
+    if step is not None:
+        step.metrics.update(run.reward_run.metrics())
+    scalars = torch.zeros(len(response_mask), dtype=torch.float64, device=response_mask.device)
+    scalars[rows] = result.advantages.double()[session]
     advantages = scalars.to(token_level_rewards.dtype).unsqueeze(-1) * response_mask
     return advantages, advantages
 
@@ -151,6 +159,7 @@ def register() -> None:
         taken = registry.setdefault(name, function)
         if taken.__module__ != function.__module__:
             raise ValueError(f"verl already knows a {name!r}, from {taken.__module__}: rovrl does not replace it")
+    listen(check_run)
 
 
 @torch.no_grad()
@@ -187,18 +196,6 @@ def _explain_once(loss_agg_mode: str, low: float, high: float) -> None:
             f"the clip range {low:g} / {high:g} is made for token weights and never acts on a sequence weight; "
             f"the method's is actor.clip_ratio_low={CLIP_LOW:g} actor.clip_ratio_high={CLIP_HIGH:g}"
         )
-
-
-def _plain(settings: Any) -> Mapping[str, Any]:
-    """A plain dict from what a config holds under `rovr`: nothing, a mapping, or omegaconf's."""
-    from omegaconf import OmegaConf
-
-    if settings is None:
-        return {}
-    plain = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
-    if not isinstance(plain, Mapping):
-        raise ValueError(f"rovr must hold fields of its channel, as in +algorithm.rovr.num_blocks=3, not {plain!r}")
-    return plain  # pyright: ignore[reportReturnType]
 
 
 register()

@@ -55,7 +55,6 @@ class VerlRun:
         self.algorithm = algorithm
         self.reward_run = VerlRewardRun()
         self.calls_per_step = _calls_per_step(algorithm)
-        self.responses = beside(algorithm, "actor_rollout_ref.rollout.n")
         self.records = verl_records.Publisher.of(beside(algorithm, "actor_rollout_ref.actor.policy_loss"))
         self.history: Path | None = None
         trainer = beside(algorithm, "trainer")
@@ -69,13 +68,16 @@ class VerlRun:
         """verl's global step of the current call, from 1; 0 before the first."""
         return -(-self.reward_run.step // self.calls_per_step)
 
-    def explain(self, channel: RewardChannel, rewards: Rewards, uids: Sequence[Any] | np.ndarray) -> Explanation:
+    def explain(
+        self,
+        channel: RewardChannel,
+        rewards: Rewards,
+        uids: Sequence[Any] | np.ndarray,
+        weights: Sequence[float] | None = None,
+    ) -> Explanation:
         """One call of verl's: the advantages by `channel` and what led to them; writes the step's line and records."""
         self.reward_run.channel = channel
-        result = self.reward_run.explain(rewards, uids)
-        largest = int(result.size.max()) if len(result.size) else 0
-        if self.responses and largest > self.responses:
-            self._explain_sessions(largest)
+        result = self.reward_run.explain(rewards, uids, weights=weights)
         if self.history is not None:
             line = {
                 "step": self.step,
@@ -106,13 +108,6 @@ class VerlRun:
                     "anew from the first batch"
                 )
         _rewrite(history, lines)
-
-    def _explain_sessions(self, size: int) -> None:
-        logger.warning(
-            f"a group has {size} rows, and rollout.n is {self.responses}: if sessions emit several outputs, verl counts "
-            'each one as a response for every estimator but its own "grpo". See "Sessions with several outputs" in docs/verl.md'
-        )
-        self.responses = None
 
 
 def beside(algorithm: Any, key: str) -> Any:

@@ -150,13 +150,6 @@ def test_a_directory_that_cannot_be_written_is_told_and_does_not_stop_the_run(tm
     assert run.reward_run.last.lagged_scale is not None
 
 
-def test_a_groups_surplus_rows_are_explained_once(tmp_path, caplog):
-    settings = config(tmp_path, save_freq=-1, resume_mode="disable")
-    settings.actor_rollout_ref.rollout.n = 4
-    train(VerlRun.of(settings.algorithm), 2)
-    assert caplog.text.count("a group has 6 rows, and rollout.n is 4") == 1
-
-
 def test_the_history_says_what_the_reward_channel_did(tmp_path):
     run = VerlRun.of(config(tmp_path).algorithm)
     train(run, 1)

@@ -1,0 +1,67 @@
+"""What a verl config says about the two channels and the reward functions, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rovrl.config import RatioChannel, RewardChannel
+
+ESTIMATOR, LOSS = "rovr", "rovr_gspo"
+
+
+def reward_channel(algorithm: Any) -> RewardChannel:
+    """The RewardChannel that `algorithm.rovr` describes; without it the paper's."""
+    return RewardChannel.from_dict(_plain((algorithm or {}).get("rovr")))
+
+
+class Functions(NamedTuple):
+    """Reward functions with credit of their own: the fields that they are in what the reward function returns."""
+
+    names: list[str]
+    weights: list[float]
+
+
+def reward_functions(algorithm: Any) -> Functions | None:
+    """The reward functions of verl's `gdpo_reward_keys` and `gdpo_reward_weights` (1 each); None: credit of the score."""
+    names = list((algorithm or {}).get("gdpo_reward_keys") or [])
+    given = (algorithm or {}).get("gdpo_reward_weights")
+    if not names and given is None:
+        return None
+    weights = [1.0] * len(names) if given is None else [float(weight) for weight in given]
+    if not names or len(set(names)) < len(names) or len(weights) != len(names) or not all(map(math.isfinite, weights)):
+        raise ValueError(
+            "algorithm.gdpo_reward_weights must be one finite number per name in algorithm.gdpo_reward_keys, each name once; "
+            f"they are {weights} and {names}"
+        )
+    if algorithm.get("use_kl_in_reward"):
+        raise ValueError(
+            "algorithm.use_kl_in_reward=True puts a penalty into the score, which credit per reward function does not use: "
+            "leave it out (actor.use_kl_loss does it in the loss), or leave algorithm.gdpo_reward_keys out"
+        )
+    return Functions(names, weights)
+
+
+def check_run(config: Any) -> None:
+    """A ValueError if the settings of our estimator are wrong; verl's trainer calls it before anything is rolled out."""
+    if config.algorithm.adv_estimator == ESTIMATOR:
+        reward_channel(config.algorithm)
+        reward_functions(config.algorithm)
+
+
+def ratio_channel(policy_loss: Any) -> RatioChannel:
+    """The RatioChannel that `policy_loss.rovr` describes; without it the paper's."""
+    return RatioChannel.from_dict(_plain((policy_loss or {}).get("rovr")))
+
+
+def _plain(settings: Any) -> Mapping[str, Any]:
+    """A plain dict from what a config holds under `rovr`: nothing, a mapping, or omegaconf's."""
+    from omegaconf import OmegaConf
+
+    if settings is None:
+        return {}
+    plain = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"rovr must hold fields of its channel, as in +algorithm.rovr.num_blocks=3, not {plain!r}")
+    return plain  # pyright: ignore[reportReturnType]

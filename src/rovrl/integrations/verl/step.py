@@ -1,0 +1,117 @@
+"""What verl's trainer knows of a step and tells no estimator: the rows' keys, the reward's own fields, the metrics to log.
+
+verl hands an estimator rewards, masks and prompt ids. Three things need more: a session with several rows counts once,
+several reward functions get credit of their own, and the reward channel's metrics belong into verl's logger. So the one
+method of the trainer that calls estimators is wrapped, when verl imports it, and says on which rows it works.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import wrapt
+from torch import Tensor
+
+TRAINER = "verl.trainer.ppo.v1.trainer_base"
+_current: ContextVar[Step | None] = ContextVar("rovrl_verl_step", default=None)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The rows on which verl's trainer is about to compute advantages."""
+
+    keys: Sequence[str]
+    """One per row: `<prompt>_<session>_<output>`."""
+    metrics: dict[str, Any]
+    """What verl will log for this step."""
+    partition: str = "train"
+
+    def sessions(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(the last row of each session, for each of `rows` the number of its session), among these rows.
+
+        verl gives every row of a session the reward of its last output.
+        """
+        names = [self.keys[row].rpartition("_")[0] for row in rows]
+        outputs = [int(self.keys[row].rpartition("_")[2]) for row in rows]
+        last: dict[str, int] = {}
+        for i, name in enumerate(names):
+            if name not in last or outputs[last[name]] < outputs[i]:
+                last[name] = i
+        numbers = {name: number for number, name in enumerate(last)}
+        found = np.array([rows[i] for i in last.values()], dtype=np.int64)
+        return found, np.array([numbers[name] for name in names], dtype=np.int64)
+
+    def reward_fields(self, rows: np.ndarray, names: Sequence[str]) -> Tensor:
+        """The rewards [row, name] that the reward function returned beside its score; NaN where it returned none."""
+        import transfer_queue
+
+        data = transfer_queue.kv_batch_get(
+            keys=[self.keys[row] for row in rows], partition_id=self.partition, select_fields=["extra_fields"]
+        )
+        infos = [(extra or {}).get("reward_extra_info") or {} for extra in data["extra_fields"].tolist()]
+        for name in names:
+            if not any(name in info for info in infos):
+                known = sorted({key for info in infos for key in info})
+                raise ValueError(
+                    f"algorithm.gdpo_reward_keys names {name!r}, which the reward function returned for no response; it "
+                    f"returned {', '.join(known) or 'a score alone'}"
+                )
+        return torch.tensor([[_number(name, info.get(name)) for name in names] for info in infos], dtype=torch.float64)
+
+
+def current_step() -> Step | None:
+    """The step that verl's trainer is in; None outside of it, and in verl's legacy trainer."""
+    return _current.get()
+
+
+@contextmanager
+def announced(step: Step) -> Iterator[Step]:
+    """Makes `step` the current one while the trainer computes its advantages."""
+    token = _current.set(step)
+    try:
+        yield step
+    finally:
+        _current.reset(token)
+
+
+def listen(check: Callable[[Any], None]) -> None:
+    """Has verl's trainer, once it is imported, announce its steps, and `check` its config before anything is rolled out."""
+
+    def wrap(module: Any) -> None:
+        if getattr(module, "_rovrl_listens", False):
+            return
+        module._rovrl_listens = True
+        wrapt.wrap_function_wrapper(module, "PPOTrainer._compute_advantage", _announce)
+        wrapt.wrap_function_wrapper(module, "PPOTrainer.__init__", before)
+
+    def before(wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
+        check(args[0] if args else kwargs["config"])
+        return wrapped(*args, **kwargs)
+
+    wrapt.register_post_import_hook(wrap, TRAINER)
+
+
+def _announce(wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
+    def told(batch: Any, metrics: dict[str, Any]) -> Step:
+        return Step(batch.keys, metrics, batch.partition_id)
+
+    with announced(told(*args, **kwargs)):
+        return wrapped(*args, **kwargs)
+
+
+def _number(name: str, value: Any) -> float:
+    if value is None:
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"the reward function returned {name}={value!r}, which is no number (None: not scored)"
+        ) from None
