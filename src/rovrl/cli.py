@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "paper": ("rovrl.paper.cli", "the paper's tables and figures, each from one command, beside the published numbers"),
     "report": ("rovrl.paper.html", "every table, figure and check of the paper in one HTML file"),
     "eval": ("rovrl.evaluate.cli", "a model on the paper's suites; compare two evaluations; check the scorer"),
+    "plugin": ("rovrl.integrations.cli", "the file that plugs both channels into an engine, for its own command line"),
     "doctor": ("rovrl.doctor.cli", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""

@@ -7,6 +7,6 @@ from types import ModuleType
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in ("trl", "verl"):
+    if name in ("trl", "verl", "ms_swift"):
         return importlib.import_module(f"rovrl.integrations.{name}")
     raise AttributeError(f"module 'rovrl.integrations' has no attribute {name!r}")

@@ -13,7 +13,8 @@ import torch
 import trl.trainer.grpo_trainer as trl_module
 
 import tiny
-from rovrl.integrations.trl.trainer import WEIGHTS, RoVRTrainer
+from rovrl.integrations.hf.trainer import WEIGHTS
+from rovrl.integrations.trl.trainer import RoVRTrainer
 from rovrl.weight import gspo_mean
 
 MEAN = "log_importance_weights = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)"

@@ -9,7 +9,7 @@ import torch
 
 import tiny
 from rovrl import RovrlError
-from rovrl.integrations.trl.state import STATE_FILE
+from rovrl.integrations.hf.state import STATE_FILE
 from rovrl.records import read_steps
 
 pytestmark = pytest.mark.slow
@@ -78,14 +78,14 @@ def test_negative_control_without_its_state_a_resumed_run_is_another_one(whole, 
 def test_the_state_is_plain_json_of_the_start_of_a_generation(whole):
     directory, _ = whole
     state = json.loads((directory / "checkpoint-6" / STATE_FILE).read_text())
-    assert (state["generation"], state["backward_passes"], state["lagged_scale"]["steps"]) == (3, 6, 3)
+    assert (state["generation"], state["backward_passes"], state["reward_run"]["step"]) == (3, 6, 3)
 
 
 def test_a_checkpoint_inside_a_generation_draws_that_generation_again(tmp_path, caplog):
     first = make(tmp_path / "first", save_steps=3, max_steps=4)
     first.train()
     state = json.loads((tmp_path / "first" / "checkpoint-3" / STATE_FILE).read_text())
-    assert (state["generation"], state["backward_passes"], state["lagged_scale"]["steps"]) == (1, 3, 1)
+    assert (state["generation"], state["backward_passes"], state["reward_run"]["step"]) == (1, 3, 1)
     resumed = make(tmp_path / "second", save_steps=3, max_steps=8)
     with caplog.at_level(logging.WARNING, logger="rovrl"):
         resumed.train(resume_from_checkpoint=str(tmp_path / "first" / "checkpoint-3"))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import one_batch
 import rovrl
 import tiny
 from rovrl.metrics import PER_FUNCTION
@@ -90,6 +91,20 @@ def test_every_function_has_metrics_of_its_own_whose_shares_sum_to_one(tmp_path)
 def test_a_wrong_number_of_weights_is_refused_before_the_first_rollout(weights, tmp_path):
     with pytest.raises(ValueError, match=r"reward weights .* must match"):
         tiny.trainer(tmp_path, rewards=[tiny.digit_share, tiny.length_reward], reward_weights=weights)
+
+
+def test_the_one_batch_of_all_engines_gets_the_same_advantages_and_metrics(tmp_path):
+    trainer = tiny.trainer(
+        tmp_path,
+        rewards=lambda completions, **_: one_batch.rewards().tolist(),
+        reward_channel=one_batch.SETTINGS,
+        per_device_train_batch_size=32,
+        steps_per_generation=1,
+        max_steps=1,
+    )
+    trainer.train()
+    used = torch.tensor(list(trainer._logs["advantages"])[-32:])
+    one_batch.check(used, {name: value for entry in trainer.state.log_history for name, value in entry.items()})
 
 
 def test_credit_of_the_sum_stays_the_default(tmp_path):

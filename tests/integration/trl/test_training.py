@@ -168,7 +168,7 @@ def failing(completions, **_):
 @pytest.mark.parametrize(
     ("reward", "sentence"),
     [
-        (failing, "a reward function failed in generation 1: ZeroDivisionError: no such grader"),
+        (failing, r"failed in generation 1, at .*test_training.py:\d+ in failing: ZeroDivisionError: no such grader"),
         (lambda completions, **_: [1.0], "returned 1 rewards, but 32 were expected"),
         (lambda completions, **_: None, "one number, or None, per completion"),
         (lambda completions, **_: ["good"] * len(completions), "one number, or None, per completion"),

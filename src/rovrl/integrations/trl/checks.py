@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
@@ -78,7 +79,12 @@ def warn_of_fallback(channel: RewardChannel, group: int) -> None:
 
 
 def check_inputs(model: Any, args: Any, train_dataset: Any, others: dict[str, Any]) -> None:
-    """A ValueError if the dataset has no prompts, or the model no path from which a reference could be loaded."""
+    """A ValueError if another package would bypass a channel, the dataset has no prompts, or no reference can be loaded."""
+    if "unsloth" in sys.modules and args.ratio_channel is not None:
+        raise ValueError(
+            "Unsloth is imported: its fast path scores responses in a loss of its own, which would bypass the ratio channel. "
+            "Set ratio_channel=None (the reward channel alone), or do not import unsloth"
+        )
     columns = getattr(train_dataset, "column_names", None)
     if columns and "prompt" not in columns and others.get("environment_factory") is None:
         raise ValueError(

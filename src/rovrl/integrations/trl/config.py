@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rovrl.config import RatioChannel, RewardChannel
+from rovrl.integrations.hf.trainer import updates_see_moved_policy
 from rovrl.integrations.trl.checks import (
     ADVANTAGE_NAMES,
     PER_FUNCTION,
@@ -98,9 +99,7 @@ class RoVRConfig(GRPOConfig):
     @property
     def updates_see_moved_policy(self) -> bool:
         """Whether a response is used after the weights moved, so that log-ratios are not all 0."""
-        cycle = (self.steps_per_generation or 1) * self.num_iterations
-        corrected = self.use_vllm and self.vllm_importance_sampling_correction
-        return self.gradient_accumulation_steps % cycle != 0 or corrected
+        return updates_see_moved_policy(self)
 
     @property
     def method_name(self) -> str:

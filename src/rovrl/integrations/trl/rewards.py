@@ -1,4 +1,4 @@
-"""The rewards of one gathered generation: what the reward channel gets of them, and a transformation that says what it did."""
+"""A transformation of the rewards of one gathered generation that says what it did, and where a reward function failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import rovrl
@@ -16,23 +15,6 @@ from rovrl.errors import RovrlError
 
 RewardTransform = Callable[[Tensor, int], tuple[Tensor, Sequence[str]]]
 """(rewards [response, function], generation from 1) -> (rewards, one label per response; "" = untouched)."""
-
-
-def total(per_function: Tensor, weights: Tensor) -> Tensor:
-    """The weighted sum over reward functions [response, function] -> [response], float64 on the CPU.
-
-    A function that returned None (NaN) adds nothing; a response without any score stays NaN, as in TRL.
-    """
-    values = per_function.detach().double().cpu()
-    summed = (values * weights.double().cpu()).nansum(-1)
-    return torch.where(values.isnan().all(-1), torch.nan, summed)
-
-
-def channel_input(per_function: Tensor, weights: Tensor, credit_per_function: bool) -> tuple[Tensor, Tensor | None]:
-    """(rewards, weights) as `RewardRun` takes them: the weighted sum alone, or each function's own with the weights."""
-    if not credit_per_function:
-        return total(per_function, weights), None
-    return per_function.detach().double().cpu(), weights.double().cpu()
 
 
 def transformed(transform: RewardTransform, rewards: Tensor, generation: int) -> tuple[Tensor, list[str]]:

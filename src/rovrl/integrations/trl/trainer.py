@@ -1,14 +1,11 @@
 """RoVRTrainer: TRL's GRPOTrainer with two things changed, and no line of it copied.
 
-The advantages are replaced after TRL computed its own. The sequence weight is changed by *recentring*: inside TRL's loss
-the log-probabilities of response i come back shifted by c_i = SoftRoVR(l_i) - mean(l_i), so that TRL's own mean of the
-log-ratios l_i is SoftRoVR(l_i), value and gradient. Clipping, aggregation and TRL's metrics stay TRL's.
+The advantages are replaced after TRL computed its own; the sequence weight is recentred inside its loss (hf/trainer.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,32 +14,25 @@ import torch
 from torch import Tensor
 
 from rovrl import baselines
-from rovrl.diagnostics import metric
 from rovrl.errors import RovrlError
 from rovrl.explanation import Explanation
+from rovrl.integrations.hf.rewards import channel_input, total
+from rovrl.integrations.hf.trainer import RobustTrainer
 from rovrl.integrations.trl.card import card, settings_section
 from rovrl.integrations.trl.checks import check_inputs
 from rovrl.integrations.trl.config import RoVRConfig
+from rovrl.integrations.trl.installed import GRPOTrainer
 from rovrl.integrations.trl.records import Recorder, gathered_generation, recorder_for
-from rovrl.integrations.trl.rewards import RewardTransform, channel_input, place_of, total, transformed
-from rovrl.integrations.trl.state import ResumableTrainer
-from rovrl.loss import MAX_LOG_WEIGHT
-from rovrl.metrics import reward_metrics, weight_metrics
+from rovrl.integrations.trl.rewards import RewardTransform, place_of, transformed
+from rovrl.metrics import reward_metrics
 from rovrl.run import RewardRun
-from rovrl.weight import gspo_mean, soft_rovr
 
-WEIGHTS = {"soft_rovr": lambda log_ratios, mask, channel, _: soft_rovr(log_ratios, mask, channel), **baselines.WEIGHTS}
-UNCLIPPED_LOSSES = ("sapo",)
-DISAGREEMENT_LIMIT = 0.5
-"""rovr/weight_disagreement above this is told to the user: the clip no longer sees most of what the policy did."""
-RECENT = 8
-"""Over how many batches it is averaged for that: a single one may lie above in a healthy run."""
 ROW = "rovr_row"  # beside TRL's tensors: which response of the generation a row is, also after TRL's shuffle
 
 logger = logging.getLogger("rovrl")
 
 
-class RoVRTrainer(ResumableTrainer):
+class RoVRTrainer(RobustTrainer, GRPOTrainer):
     """Trainer for RoVR-GSPO. The only changes to `GRPOTrainer`: the advantages and the sequence weight.
 
     `reward_transform(rewards, generation)` gets the gathered training rewards [response, reward function] (NaN: not
@@ -70,18 +60,11 @@ class RoVRTrainer(ResumableTrainer):
         self._name, self._paper, self._tag_names = card(args)
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.reward_transform = reward_transform
-        self.ratio_channel = args.ratio_settings
+        self.set_channels(args.reward_settings, args.ratio_settings, self.reward_func_names)
         self._gathered: tuple[Tensor, Sequence[str]] | None = None
         self._weighing: dict[str, Any] | None = None
-        self._disagreements: deque[float] = deque(maxlen=RECENT)
-        self._warned = False
         self._recorder: Recorder | None = recorder_for(self)
-        if self.ratio_channel is not None and not args.updates_see_moved_policy:
-            self._warn(
-                "This set-up is fully on-policy: each response is used in one optimizer step, before the weights move, so its "
-                "log-ratios are all 0 and the ratio channel has nothing to do. Set steps_per_generation above "
-                "gradient_accumulation_steps, or num_iterations above 1; or ratio_channel=None."
-            )
+        self.warn_if_on_policy()
 
     # The reward channel
 
@@ -109,7 +92,7 @@ class RoVRTrainer(ResumableTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         training = self.is_training
         if training:
-            self._next_generation()
+            self.next_generation()
         output = super()._generate_and_score_completions(inputs)
         assert self._gathered is not None
         (per_function, labels), self._gathered = self._gathered, None
@@ -129,7 +112,7 @@ class RoVRTrainer(ResumableTrainer):
         method = baselines.ADVANTAGES.get(self.args.advantage, self.args.advantage)
         rewards, weights = channel_input(per_function, self.reward_weights, self.args.credit_per_function)
         info = (run.explain if training else run.evaluate)(rewards, ids, weights=weights, method=method)
-        self._add_metrics(reward_metrics(info, run.functions))
+        self.add_metrics(reward_metrics(info, run.functions))
         if training:
             blocks = {size: blocks.members for size, blocks in info.blocks.items()}
             logger.info(f"generation {self._generation}: partition seed {run.partition_seed()}, blocks {blocks}")
@@ -170,19 +153,12 @@ class RoVRTrainer(ResumableTrainer):
         if batch.get("tool_mask") is not None:
             mask = mask & batch["tool_mask"].bool()
         old = batch.get("old_per_token_logps")
-        log_ratios = log_probs - (log_probs.detach() if old is None else old)
         if self._recorder is not None and self.is_training:
-            self._recorder.observe(self.state.global_step, batch[ROW], None if old is None else log_ratios, mask)
+            log_ratios = None if old is None else log_probs - old
+            self._recorder.observe(self.state.global_step, batch[ROW], log_ratios, mask)
         if self.ratio_channel is None:
             return log_probs
-        mean = gspo_mean(log_ratios, mask)
-        weigh = WEIGHTS[self.args.weight]
-        log_weight = weigh(log_ratios, mask, self.ratio_channel, batch["advantages"]).clamp(max=MAX_LOG_WEIGHT)
-        if old is not None:
-            clip = None if self.loss_type in UNCLIPPED_LOSSES else (self.epsilon_low, self.epsilon_high)
-            sum_over_ranks: Any = self.accelerator.reduce
-            self._add_metrics(weight_metrics(log_weight, mean, batch["advantages"], mask.any(-1), clip, sum_over_ranks))
-        shift = (log_weight - mean).unsqueeze(-1)
+        shift = self.shift(log_probs, old, mask, batch["advantages"], self.args.weight)
         if batch.get("ref_per_token_logps") is not None:  # the KL term compares the two, so it must not see the shift
             batch["ref_per_token_logps"] = batch["ref_per_token_logps"] + shift
         if self.off_policy_mask_threshold is not None:  # nor must the off-policy mask
@@ -190,11 +166,7 @@ class RoVRTrainer(ResumableTrainer):
             batch["sampling_per_token_logps"] = sampled + shift.detach()
         return log_probs + shift
 
-    # Metrics and records
-
-    def _add_metrics(self, found: dict[str, float]) -> None:
-        for name, value in found.items():
-            self._metrics["train" if self.is_training else "eval"][name].append(value)
+    # Records
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """TRL's training step; after the last one of a generation its records are written."""
@@ -210,26 +182,9 @@ class RoVRTrainer(ResumableTrainer):
             self._recorder.finish()
         return result
 
-    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """TRL's log, with one warning per run when the robust weight hides most of what the policy does."""
-        self._disagreements.extend(self._metrics["train"].get(metric("weight_disagreement"), []))
-        recent = sum(self._disagreements) / max(len(self._disagreements), 1)
-        if recent > DISAGREEMENT_LIMIT and not self._warned:
-            self._warned = True
-            self._warn(
-                f"{metric('weight_disagreement')} is {recent:.2f}: the robust weight differs from the mean log-ratio by more "
-                "than half of it, so the clip no longer sees most of what the policy does. Lower the learning rate or switch "
-                "the channel off (ratio_channel=None); see docs/metrics.md."
-            )
-        super().log(logs, *args, **kwargs)
-
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """TRL's card, which names the method that ran, with its settings below."""
         super().create_model_card(*args, **kwargs)
         path = Path(str(self.args.output_dir)) / "README.md"
         if self.is_world_process_zero() and path.exists():
             path.write_text(path.read_text() + settings_section(self.args))
-
-    def _warn(self, sentence: str) -> None:
-        if self.accelerator.is_main_process:
-            logger.warning(sentence)

@@ -55,7 +55,8 @@ class Step:
         data = transfer_queue.kv_batch_get(
             keys=[self.keys[row] for row in rows], partition_id=self.partition, select_fields=["extra_fields"]
         )
-        infos = [(extra or {}).get("reward_extra_info") or {} for extra in data["extra_fields"].tolist()]
+        extras = [getattr(extra, "data", extra) for extra in data["extra_fields"]]  # some come wrapped
+        infos = [extra.get("reward_extra_info") or {} for extra in extras]
         for name in names:
             if not any(name in info for info in infos):
                 known = sorted({key for info in infos for key in info})

@@ -7,6 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+import one_batch
 import rovrl
 from rovrl.integrations.verl.step import Step, announced, current_step
 from rovrl.robust.blocks import FIXED_SEED
@@ -61,6 +62,12 @@ def test_the_metrics_of_the_reward_channel_go_where_verl_logs(integration):
     assert metrics["rovr/credit_bound"] == 1.0
     assert set(metrics) <= {rovrl.diagnostics.metric(name) for name in rovrl.diagnostics.METRICS}
     assert current_step() is None
+
+
+def test_the_one_batch_of_all_engines_gets_the_same_advantages_and_metrics(integration):
+    keys = [f"{prompt}_{i}_0" for i, prompt in enumerate(one_batch.ids())]
+    found, metrics = estimate(integration, one_batch.rewards(), keys, rovr=one_batch.SETTINGS)
+    one_batch.check(found, metrics)
 
 
 WRONG = {

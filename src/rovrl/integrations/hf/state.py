@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformers import Trainer
+
+from rovrl.config import RewardChannel
 from rovrl.errors import RovrlError
-from rovrl.integrations.trl.config import RoVRConfig
-from rovrl.integrations.trl.installed import GRPOTrainer
 from rovrl.run import RewardRun
 
 STATE_FILE = "rovr_state.json"
@@ -18,36 +20,42 @@ STATE_FILE = "rovr_state.json"
 logger = logging.getLogger("rovrl")
 
 
-class ResumableTrainer(GRPOTrainer):
-    """GRPOTrainer that counts its generations, keeps a `RewardRun`, and writes both into its checkpoints."""
+class ResumableTrainer(Trainer):
+    """A Trainer that counts its generations, keeps a `RewardRun`, and writes both into its checkpoints.
 
-    args: RoVRConfig
+    The engine brings `num_iterations`, `args.steps_per_generation` and `_step`, the number of backward passes.
+    """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        channel = self.args.reward_settings
+    reward_run: RewardRun | None = None
+    num_iterations: int
+    _step: int
+
+    def begin_run(self, channel: RewardChannel | None, functions: Sequence[str]) -> None:
+        """A fresh run of the reward channel (None: off) over reward functions of these names."""
         self.reward_run = None if channel is None else RewardRun(channel, seed=self.args.seed)
         if self.reward_run is not None:
-            self.reward_run.functions = self.reward_func_names
+            self.reward_run.functions = functions
         self._generation = 0
         self._before_generation = self._state()
 
     @property
     def is_training(self) -> bool:
-        """Training, as opposed to evaluation, by the model's own mode, as TRL decides it."""
+        """Training, as opposed to evaluation, by the model's own mode, as the engines decide it."""
         return self.model is not None and self.model.training
 
     @property
     def backward_passes_per_generation(self) -> int:
-        """How many training steps of TRL use one generation of responses."""
-        return (self.args.steps_per_generation or 1) * self.num_iterations
+        """How many training steps of the engine use one generation of responses."""
+        args: Any = self.args
+        return (args.steps_per_generation or 1) * self.num_iterations
 
     @property
     def generation_is_finished(self) -> bool:
         """Whether the responses at hand have been used for the last time."""
         return self._step % self.backward_passes_per_generation == 0
 
-    def _next_generation(self) -> None:
+    def next_generation(self) -> None:
+        """Called before the reward channel takes in a generation."""
         self._before_generation = self._state()
         self._generation += 1
 
@@ -58,7 +66,7 @@ class ResumableTrainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Inside a generation its responses are drawn again after a resume: then the state before them is the right one.
         state = self._state() if self.generation_is_finished else self._before_generation
-        if self.args.should_save:  # before TRL's files, so that a checkpoint with those has this one too
+        if self.args.should_save:  # before the engine's files, so that a checkpoint with those has this one too
             folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
             _write(folder / STATE_FILE, {**state, "backward_passes": self._step})
         super()._save_checkpoint(model, trial)
@@ -70,7 +78,7 @@ class ResumableTrainer(GRPOTrainer):
         path = Path(checkpoint) / STATE_FILE
         if not path.exists():
             logger.warning(
-                f"{checkpoint} has no {STATE_FILE} (not a checkpoint of RoVRTrainer): its scale starts anew."
+                f"{checkpoint} has no {STATE_FILE} (not a checkpoint of a RoVR trainer): its scale starts anew."
             )
             return
         try:

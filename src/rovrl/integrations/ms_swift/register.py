@@ -1,0 +1,44 @@
+"""Puts our trainer in the place of ms-swift's, in the table from which `swift rlhf` takes it; or says why not."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from packaging.version import Version
+
+from rovrl.errors import RovrlError
+from rovrl.integrations.environment import channels
+
+TESTED_MS_SWIFT = ("4.6", "4.7")
+"""Tested from the first up to, not including, the second."""
+TRAINER = "rovrl.integrations.ms_swift.trainer.RoVRTrainer"
+
+
+def check_ms_swift() -> str:
+    """The installed version of ms-swift; a RovrlError if there is none, or one with which nothing was tested."""
+    first, beyond = TESTED_MS_SWIFT
+    wanted = f"pip install 'ms-swift>={first},<{beyond}' msgspec"
+    try:
+        installed = version("ms-swift")
+    except PackageNotFoundError:
+        raise RovrlError(f"ms-swift is not installed in this environment: {wanted}") from None
+    if not Version(first) <= Version(installed) < Version(beyond):
+        raise RovrlError(
+            f"ms-swift {installed} is installed, and rovrl is tested with {first} up to {beyond}: {wanted}"
+        )
+    return installed
+
+
+def register() -> None:
+    """Makes `--rlhf_type grpo` build `RoVRTrainer`; settings that are wrong, and Megatron, are refused here."""
+    check_ms_swift()
+    channels()
+    if any(name.startswith("swift.megatron") for name in sys.modules):
+        raise RovrlError(
+            "ms-swift's Megatron trainers do not take rovrl's channels, so nothing would change: use `swift rlhf`, or leave "
+            "--external_plugins out"
+        )
+    from swift.trainers.trainer_factory import TrainerFactory  # pyright: ignore[reportMissingImports]
+
+    TrainerFactory.TRAINER_MAPPING["grpo"] = TRAINER
