@@ -202,6 +202,6 @@ def test_a_models_card_names_the_method_that_ran_its_settings_and_its_paper(tmp_
 
 def test_unsloth_is_refused_beside_the_ratio_channel_and_let_be_beside_the_reward_channel(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "unsloth", types.ModuleType("unsloth"))  # detection is by its name alone
-    with pytest.raises(ValueError, match="Unsloth is imported.*ratio_channel=None"):
+    with pytest.raises(ValueError, match=r"Unsloth is imported.*ratio_channel=None"):
         tiny.trainer(tmp_path)
     assert tiny.trainer(tmp_path, ratio_channel=None).ratio_channel is None
