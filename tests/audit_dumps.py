@@ -88,7 +88,13 @@ def table(path: Path, scores: np.ndarray, per_step: int = 8, **more: list) -> Pa
 
 
 def records(
-    folder: Path, scores: np.ndarray, tokens: int = 40, per_step: int = 4, updates: int = 2, burst: float = 0.5
+    folder: Path,
+    scores: np.ndarray,
+    tokens: int = 40,
+    per_step: int = 4,
+    updates: int = 2,
+    burst: float = 0.5,
+    method: str = "",
 ) -> Path:
     """Records of rovrl: every response at every update, with token log-ratios; one response per step has a burst."""
     from rovrl.records import RecordWriter
@@ -129,5 +135,5 @@ def records(
                     for name, value in zip(names, values, strict=True):
                         rows[name].append(value)
                     rows["log_ratios"].append(ratios.tolist())
-        writer.write_step(step + 1, rows)
+        writer.write_step(step + 1, rows | ({"method": [method] * len(rows["reward"])} if method else {}))
     return folder

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from rovrl import __version__
 from rovrl.errors import RovrlError
+from rovrl.output.terminal import visible
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("rovrl.lab.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RovrlError as error:
         if debug:
             raise
-        print(f"rovrl: {error}", file=sys.stderr)
+        print(f"rovrl: {visible(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"rovrl: interrupted{_how_to_go_on(words)}", file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from typing import Any
 
 from rovrl.audit.judge.codes import CODES
@@ -12,15 +13,17 @@ from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
 
+CRASHED = 3
 EXAMPLE = """\
 examples:
   rovrl audit outputs/run                     # TRL completions, verl rollouts, rovrl records or a table, found by itself
   rovrl audit rollouts.parquet --reward-column score --group-column prompt_id --out audit
   rovrl audit outputs/run --threshold tied_groups=0.5 --threshold contrast_lost=0.01     # for CI: exit status 1 above them
-  rovrl audit --compare outputs/a outputs/b --out compared     # runs side by side; exit status 1 if one is clearly worse
+  rovrl audit outputs/run --expect range=0:1  # what the reward is meant to be, so that the audit need not guess
+  rovrl audit --compare outputs/a outputs/b   # two runs, paired where the prompts match, with intervals
   rovrl audit --fault-matrix                  # which planted faults are found, and how often a clean run is accused
 
-exit status: 0 healthy, 1 findings above thresholds, 2 unusable input.
+exit status: 0 healthy, 1 findings above thresholds, 2 unusable input, 3 a crash or not enough memory.
 thresholds:
 """ + "\n".join(f"  {name:<20} {code.threshold:<6g} {code.compares}" for name, code in CODES.items())
 
@@ -40,11 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold", action="append", default=[], metavar="CODE=X", help="when a value becomes a finding"
     )
     parser.add_argument(
-        "--compare",
-        nargs="+",
-        metavar="RUN",
-        help="compare two or more runs with the first instead; --out writes a page",
+        "--expect",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="what the reward is meant to be: rare-bonus, rare-penalty, range=LOW:HIGH (may be repeated)",
     )
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two runs instead")
     parser.add_argument(
         "--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found"
     )
@@ -80,7 +85,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command; the exit status. A crash has a status of its own: 1 means that the run has findings."""
+    try:
+        return _run(args)
+    except MemoryError:
+        print("rovrl: not enough memory for this dump: audit fewer files at a time", file=sys.stderr)
+    except (RovrlError, BrokenPipeError):
+        raise
+    except Exception:
+        traceback.print_exc()
+        print("rovrl: the audit crashed; this is a mistake in rovrl, not a finding about the run", file=sys.stderr)
+    return CRASHED
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.fault_matrix:
         from rovrl.audit.faults.matrix import main
 
@@ -111,10 +129,7 @@ def _compare(args: argparse.Namespace) -> int:
     with progress_bar("audit") as progress:
         result = compare(*args.compare, progress=progress, **_options(args))
     print(json.dumps(result.to_dict(), allow_nan=False) if args.json else result.show())
-    if args.out is not None and not args.no_page:
-        html, data = result.write(args.out)
-        print(f"\nPage: {html}\nJSON: {data}", file=sys.stderr if args.json else sys.stdout)
-    return result.status
+    return 0
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -144,6 +159,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "reward_channel": _channel(RewardChannel, args.reward, "--reward"),
         "ratio_channel": _channel(RatioChannel, args.ratio, "--ratio"),
         "clip": _clip(args.clip),
+        "expect": tuple(args.expect),
         "threshold": {code: _number(value, "--threshold") for code, value in _pairs(args.threshold, "--threshold")},
     }
 
@@ -191,4 +207,7 @@ def _beside(path: str) -> str:
     from pathlib import Path
 
     place = Path(path)
-    return str((place if place.is_dir() else place.parent) / "audit")
+    place = (place if place.is_dir() else place.parent) / "audit"
+    if place.is_symlink():
+        raise RovrlError(f"{place} is a symbolic link, which may lead anywhere: name a place for the audit with --out")
+    return str(place)

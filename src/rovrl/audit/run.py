@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from rovrl.audit.judge.certificate import certificate
 from rovrl.audit.judge.codes import thresholds
+from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.findings import Evidence, findings
+from rovrl.audit.judge.questions import questions
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
@@ -50,12 +52,14 @@ def audit(
     ratio_channel: RatioChannel | None = None,
     clip: tuple[float, float] | None = None,
     threshold: Mapping[str, float] | None = None,
+    expect: Expectations | Iterable[str] = (),
     progress: Progress = silent,
 ) -> AuditResult:
     """What the group statistics did to the run whose rollouts are saved at `path`.
 
     `format` is "auto" or a name of READERS; `columns` names columns of a generic table; `group_size` cuts runs of equal
-    prompts where no group ids were saved; `clip` is (low, high) of the weight's band. A RovrlError if nothing is readable.
+    prompts where no group ids were saved; `clip` is (low, high) of the weight's band; `expect` says what the reward is meant
+    to be, in words as "rare-bonus" or "range=0:1". A RovrlError if nothing is readable.
     """
     path = Path(path)
     limit = thresholds(threshold)
@@ -73,6 +77,8 @@ def audit(
         rollouts,
         path=path,
         limit=limit,
+        asked=frozenset(threshold or ()),
+        expect=expect if isinstance(expect, Expectations) else Expectations.of(expect),
         reward_channel=reward_channel or RewardChannel(),
         ratio_channel=ratio_channel or RatioChannel(),
         clip=clip,
@@ -86,6 +92,8 @@ def judge(
     *,
     path: Path,
     limit: dict[str, float],
+    asked: frozenset[str],
+    expect: Expectations,
     reward_channel: RewardChannel,
     ratio_channel: RatioChannel,
     clip: tuple[float, float] | None,
@@ -99,13 +107,15 @@ def judge(
         ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
     mixed = mixed_prompts(reader, files)
     trained_with = reader.method or _trained_with(rollouts, table, channels)
+    by_prompt = reader.by_runs or reader.repeats
+    evidence = Evidence(rollouts, table, ratios, mixed, trained_with, by_prompt, expect, asked)
     return AuditResult(
         path=path,
         kind=reader.name,
         files=files,
         summary=summarise(rollouts, table, ratios, trained_with),
-        findings=findings(Evidence(rollouts, table, ratios, mixed), limit),
-        notes=notes.all(),
+        findings=findings(evidence, limit),
+        notes=notes.all() + questions(evidence),
         certificate=certificate(table, reward_channel),
         thresholds=limit,
         groups=table,
@@ -142,7 +152,7 @@ def _nothing_found(path: Path, columns: Columns) -> str:
     candidates = [path] if path.is_file() else table_files(path)[:1]
     for file in candidates:
         present = columns_of(file, notes)
-        if present:
+        if present and columns.reward not in present:
             named = f"no column {columns.reward!r}" if columns.reward else "no reward column that is known by its name"
             return (
                 f"{file} has {named}; its columns are {', '.join(present[:20])}: name the reward with --reward-column "

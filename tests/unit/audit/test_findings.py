@@ -9,19 +9,27 @@ import pytest
 import audit_dumps
 from rovrl.audit import audit, compare
 from rovrl.audit.faults import matrix as faults
+from rovrl.audit.faults.codes import codes
+from rovrl.audit.faults.honest import HONEST
+from rovrl.audit.faults.simulated import SimulatedRun
 from rovrl.audit.judge.checks import stuck_grader
 from rovrl.audit.judge.codes import CODES
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 
-HARD = {("spikes of 4 sd, 1 %", "rule"), ("spikes of 4 sd, 1 %", "graded"), ("single groups repeated, 5 %", "rule")}
-"""Below what can be told: four standard deviations of 0/1 rewards are two; equal 0/1 groups happen by chance."""
+HARD = {("spikes of 4 sd, 1 %", "graded"), ("single groups repeated, 5 %", "rule")}
+"""Below what can be told: four standard deviations of marks are 1.4; equal 0/1 groups happen by chance."""
 
 
-@pytest.mark.parametrize("world", ["score", "rule", "graded"])
-def test_clean_runs_are_not_accused(world):
-    for seed in range(4):
-        assert faults.codes(faults.SIMULATIONS[world](np.random.default_rng((seed, 1)))) == set()
+def honest_run(world, seed, shape) -> SimulatedRun:
+    return SimulatedRun(HONEST[world](np.random.default_rng((seed, 1)), shape))
+
+
+@pytest.mark.parametrize("world", HONEST)
+def test_honest_runs_are_accused_at_most_one_time_in_twenty(world):
+    shapes = [(24, 8, 4), (24, 8, 8), (24, 8, 16), (120, 2, 8), (4, 128, 16)]
+    found = [codes(honest_run(world, seed, shape)) for shape in shapes for seed in range(4)]
+    assert sum(map(bool, found)) <= 1, found
 
 
 @pytest.mark.parametrize("fault", faults.FAULTS)
@@ -30,8 +38,8 @@ def test_a_planted_fault_is_reported_by_its_code(fault):
     for world in ("score", "rule", "graded"):
         if (fault, world) in HARD:
             continue
-        run = plant(faults.SIMULATIONS[world](np.random.default_rng((3, 1))), np.random.default_rng((3, 2)))
-        assert faults.codes(run) & expected, world
+        run = plant(honest_run(world, 3, (24, 8, 16)), np.random.default_rng((3, 2)))
+        assert codes(run) & expected, world
 
 
 def test_a_run_that_solves_everything_late_is_no_stuck_grader(tmp_path):
@@ -157,13 +165,13 @@ def test_runs_without_common_prompts_are_compared_group_by_group(tmp_path):
 
 
 def test_the_intervals_cover_the_truth_about_as_often_as_they_say():
-    from rovrl.audit.compare.differences import paired
+    from rovrl.audit.compare import _paired
 
     generator = np.random.default_rng(0)
     hits = 0
     for _ in range(200):
         x = generator.normal(0, 1, 50)
-        found = paired("mean_reward", x, x + generator.normal(0.3, 0.5, 50))
+        found = _paired("mean_reward", x, x + generator.normal(0.3, 0.5, 50))
         hits += found.low <= 0.3 <= found.high
     assert 0.88 <= hits / 200 <= 0.99  # 95 % ± 3 standard errors, less a little for the bootstrap at 50
 
@@ -188,4 +196,4 @@ def test_the_documentation_names_every_code_with_its_threshold_and_every_planted
     table = (docs / "audit-faults.md").read_text()
     for fault, (_, expected) in faults.FAULTS.items():
         assert f"| {fault} | {' or '.join(f'`{code}`' for code in sorted(expected))} |" in table
-    assert all(f" {world} |" in table for world in faults.SIMULATIONS)
+    assert all(f"| {world} |" in table for world in HONEST)

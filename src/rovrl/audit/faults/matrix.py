@@ -13,64 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from rovrl.audit.faults.simulated import FAULTS, GROUP, PROMPTS, SIMULATIONS, STEPS, TOKENS, SimulatedRun
-from rovrl.audit.judge.codes import thresholds
-from rovrl.audit.judge.findings import Evidence, findings
-from rovrl.audit.measure.ratios import RatioTable, weights
-from rovrl.audit.measure.statistics import group_table
-from rovrl.audit.read.rollouts import Rollouts
-from rovrl.audit.read.rows import Notes
-from rovrl.audit.read.tables import pa
-from rovrl.config import RatioChannel, RewardChannel
+from rovrl.audit.faults import accused
+from rovrl.audit.faults.accused import accusations
+from rovrl.audit.faults.codes import codes
+from rovrl.audit.faults.honest import HONEST
+from rovrl.audit.faults.simulated import FAULTS, GROUP, PROMPTS, STEPS, SimulatedRun, token_ratios
 from rovrl.output.files import write_text
-from rovrl.output.progress import silent
 
-
-def codes(
-    run: SimulatedRun,
-    channel: RewardChannel = RewardChannel(),  # noqa: B008 - frozen
-    ratio: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
-) -> set[str]:
-    """The reason codes that the audit of a simulated run reports."""
-    reward = run.reward.reshape(-1, GROUP)
-    step = np.repeat(np.arange(1, STEPS + 1), PROMPTS)
-    order = run.repeat if run.repeat is not None else np.arange(len(reward))
-    reward, step = reward[order], step[order]
-    groups = len(reward)
-    rollouts = Rollouts(
-        "simulated",
-        [],
-        reward=reward.ravel(),
-        start=np.arange(groups + 1) * GROUP,
-        step=step,
-        label=pa.array([str(k) for k in range(groups)], type=pa.large_string()),
-        file=np.zeros(groups * GROUP, dtype=np.int32),
-        row=np.arange(groups * GROUP),
-        notes=Notes(),
-    )
-    table, _ = group_table(rollouts, channel, silent)
-    return {
-        finding.code for finding in findings(Evidence(rollouts, table, _ratio_table(run, ratio), (0, 0)), thresholds())
-    }
-
-
-def _ratio_table(run: SimulatedRun, channel: RatioChannel) -> RatioTable:
-    mean, soft = weights(list(run.ratios), channel)
-    n = len(mean)
-    sign = np.where(np.arange(n) % 2, 1.0, -1.0)
-    zeros = np.zeros(n, dtype=np.int64)
-    band = np.full(n, 3e-4), np.full(n, 4e-4)
-    return RatioTable(zeros, zeros, np.full(n, TOKENS), mean, soft, sign, *band)
+PLANTED = ("score", "rule", "graded", "heavy")
+"""The worlds in which faults are planted."""
 
 
 def matrix(seeds: int) -> list[dict[str, Any]]:
     """One row per world and fault: share of runs in which it was found, and which other codes were reported how often."""
     rows = []
-    for world, simulate in SIMULATIONS.items():
+    for world in PLANTED:
         for fault, (plant, expected) in {"none (clean)": (None, set()), **FAULTS}.items():
             found, other = 0, 0
             for seed in range(seeds):
-                run = simulate(np.random.default_rng((seed, 1)))
+                generator = np.random.default_rng((seed, 1))
+                run = SimulatedRun(HONEST[world](generator, (STEPS, PROMPTS, GROUP)), token_ratios(generator))
                 if plant is not None:
                     run = plant(run, np.random.default_rng((seed, 2)))
                 reported = codes(run)
@@ -90,7 +52,7 @@ def matrix(seeds: int) -> list[dict[str, Any]]:
 
 def markdown(rows: list[dict[str, Any]], seeds: int) -> str:
     """The table of docs/audit-faults.md."""
-    worlds = list(SIMULATIONS)
+    worlds = list(PLANTED)
     cell = {(row["world"], row["fault"]): row for row in rows}
     lines = [
         "| fault | reason code | " + " | ".join(worlds) + " |",
@@ -106,18 +68,23 @@ def markdown(rows: list[dict[str, Any]], seeds: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the matrix; with --write puts it into the page of the documentation, between its marks."""
+    """Prints both tables; with --write puts them into the page of the documentation, between their marks."""
     parser = argparse.ArgumentParser(prog="python -m rovrl.audit.faults.matrix", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", metavar="FILE", help="replace the table between the marks in this file")
     args = parser.parse_args(argv)
-    rows = matrix(max(1, args.seeds))
-    table = markdown(rows, max(1, args.seeds))
-    print(json.dumps({"seeds": args.seeds, "rows": rows}) if args.json else table)
-    if args.write:
-        path = Path(args.write)
-        before, _, rest = path.read_text(encoding="utf-8").partition("<!-- matrix -->")
-        after = rest.partition("<!-- end of matrix -->")[2]
-        write_text(path, f"{before}<!-- matrix -->\n{table}\n<!-- end of matrix -->{after}")
+    seeds = max(1, args.seeds)
+    rows, honest = matrix(seeds), accusations(seeds)
+    tables = {"matrix": markdown(rows, seeds), "honest": accused.markdown(honest, seeds)}
+    print(json.dumps({"seeds": seeds, "rows": rows, "honest": honest}) if args.json else "\n\n".join(tables.values()))
+    for name, table in tables.items() if args.write else ():
+        _replace(Path(args.write), name, table)
     return 0
+
+
+def _replace(path: Path, name: str, table: str) -> None:
+    """Puts a table between its marks in a page."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(f"<!-- {name} -->")
+    after = rest.partition(f"<!-- end of {name} -->")[2]
+    write_text(path, f"{before}<!-- {name} -->\n{table}\n<!-- end of {name} -->{after}")

@@ -1,4 +1,4 @@
-"""Simulated runs in several worlds of rewards, and the faults that can be planted in them."""
+"""A simulated run, and the faults that can be planted in one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 STEPS, PROMPTS, GROUP, TOKENS = 24, 8, 16, 64
 Array = NDArray[np.float64]
 Generator = np.random.Generator
+Shape = tuple[int, int, int]
+"""(steps, prompts per step, responses per prompt)"""
 
 
 @dataclass
@@ -18,56 +20,17 @@ class SimulatedRun:
     """A simulated run: rewards [step, prompt, response], and token log-ratios [response, token] of its last step."""
 
     reward: Array
-    ratios: Array
+    ratios: Array | None = None
     shuffled: bool = False
     repeat: NDArray[np.int64] | None = None
     """Group numbers in the order in which they are logged; None: each once."""
 
 
-def score_run(generator: Generator) -> SimulatedRun:
-    """Rewards like a learned one: an offset per prompt, a small contrast, noise (the paper's published reward facts)."""
-    right = generator.random((STEPS, PROMPTS, GROUP)) < generator.beta(1.5, 1.5, (STEPS, PROMPTS, 1))
-    offset = generator.normal(0, 1.15, (STEPS, PROMPTS, 1))
-    return SimulatedRun(offset + 0.33 * right + generator.normal(0, 0.05, right.shape), _ratios(generator))
-
-
-def rule_run(generator: Generator) -> SimulatedRun:
-    """0/1 rewards of a verifier; prompts differ in difficulty, and the policy gets better over the steps."""
-    skill = np.linspace(-0.5, 1.5, STEPS)[:, None, None]
-    chance = 1 / (1 + np.exp(-(skill + generator.normal(0, 1.5, (STEPS, PROMPTS, 1)))))
-    return SimulatedRun((generator.random((STEPS, PROMPTS, GROUP)) < chance).astype(np.float64), _ratios(generator))
-
-
-def graded_run(generator: Generator) -> SimulatedRun:
-    """A few marks added up: format 0.1, parts 0 to 0.6 in tenths, the answer 0.3."""
-    ability = generator.beta(2, 2, (STEPS, PROMPTS, 1))
-    shape = (STEPS, PROMPTS, GROUP)
-    form = 0.1 * (generator.random(shape) < 0.9)
-    parts = generator.binomial(6, np.broadcast_to(ability, shape)) / 10
-    return SimulatedRun(np.round(form + parts + 0.3 * (generator.random(shape) < ability), 10), _ratios(generator))
-
-
-def heavy_run(generator: Generator) -> SimulatedRun:
-    """Heavy-tailed rewards without any fault (t with 3 degrees of freedom): what they do to a group is real all the same."""
-    shape = (STEPS, PROMPTS, GROUP)
-    return SimulatedRun(
-        generator.normal(0, 1, (STEPS, PROMPTS, 1)) + generator.standard_t(3, shape), _ratios(generator)
-    )
-
-
-def _ratios(generator: Generator) -> Array:
+def token_ratios(generator: Generator) -> Array:
     """Token log-ratios after a few updates: most tokens barely move, a few carry the change."""
     small = generator.normal(0, 1e-3, (PROMPTS * GROUP, TOKENS))
     carry = generator.random(small.shape) < 0.1
     return small + carry * generator.normal(0, 6e-3, small.shape)
-
-
-SIMULATIONS: dict[str, Callable[[Generator], SimulatedRun]] = {
-    "score": score_run,
-    "rule": rule_run,
-    "graded": graded_run,
-    "heavy": heavy_run,
-}
 
 
 def _sd(run: SimulatedRun) -> float:
@@ -137,7 +100,7 @@ def bursts(rate: float, size: float) -> Callable[[SimulatedRun, Generator], Simu
     """A fifth of the tokens of some responses, in a row, moved by `size`."""
 
     def plant(run: SimulatedRun, generator: Generator) -> SimulatedRun:
-        ratios, width = run.ratios.copy(), TOKENS // 5
+        ratios, width = token_ratios(generator) if run.ratios is None else run.ratios.copy(), TOKENS // 5
         for row in np.flatnonzero(generator.random(len(ratios)) < rate).tolist() or [0]:
             first = int(generator.integers(0, TOKENS - width))
             ratios[row, first : first + width] += size
@@ -146,13 +109,14 @@ def bursts(rate: float, size: float) -> Callable[[SimulatedRun, Generator], Simu
     return plant
 
 
+OUTLIERS = {"faulty_rewards", "dominating_rewards", "contrast_lost"}
 FAULTS: dict[str, tuple[Callable[[SimulatedRun, Generator], SimulatedRun], set[str]]] = {
-    "spikes of 4 sd, 1 %": (spikes(0.01, 4), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 8 sd, 0.2 %": (spikes(0.002, 8), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 8 sd, 1 %": (spikes(0.01, 8), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 16 sd, 1 %": (spikes(0.01, 16), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 16 sd, 10 %": (spikes(0.10, 16), {"dominating_rewards", "contrast_lost"}),
-    "spikes of 1000 sd, 20 %": (spikes(0.20, 1000), {"dominating_rewards", "contrast_lost"}),
+    "spikes of 4 sd, 1 %": (spikes(0.01, 4), OUTLIERS),
+    "spikes of 8 sd, 0.2 %": (spikes(0.002, 8), OUTLIERS),
+    "spikes of 8 sd, 1 %": (spikes(0.01, 8), OUTLIERS),
+    "spikes of 16 sd, 1 %": (spikes(0.01, 16), OUTLIERS),
+    "spikes of 16 sd, 10 %": (spikes(0.10, 16), OUTLIERS),
+    "spikes of 1000 sd, 20 %": (spikes(0.20, 1000), OUTLIERS),
     "grader stuck, 1 step": (stuck(1), {"stuck_grader"}),
     "grader stuck, 4 steps": (stuck(4), {"stuck_grader"}),
     "NaN rewards, 0.5 %": (missing(0.005), {"nonfinite_rewards"}),

@@ -12,6 +12,9 @@ from rovrl.audit.measure.statistics import GroupTable
 from rovrl.config import RewardChannel
 from rovrl.partition import partition
 
+SHOWN = 4
+"""Budgets named in the sentence."""
+
 
 @dataclass(frozen=True)
 class Premise:
@@ -55,7 +58,7 @@ def certificate(table: GroupTable, channel: RewardChannel) -> Certificate | None
     sizes, counts = np.unique(usable, return_counts=True)
     group = int(sizes[counts.argmax()])
     blocks, fell_back = partition(group, channel)
-    largest = _frontier(guarantees.resolution(group))
+    largest = _frontier(group)
     declared = (channel.arbitrary_blocks, channel.replaced_per_block)
     numbers = isinstance(channel.credit_bound, float | int) and isinstance(channel.credit_floor, float | int)
     failure = _best_failure(blocks.sizes, channel, fell_back)
@@ -83,18 +86,23 @@ def _best_failure(sizes: tuple[int, ...], channel: RewardChannel, fell_back: boo
     )
 
 
-def _frontier(budgets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The budgets that no other one exceeds in both counts."""
-    return [(q, s) for q, s in budgets if not any(a >= q and b >= s and (a, b) != (q, s) for a, b in budgets)]
+def _frontier(group: int) -> list[tuple[int, int]]:
+    """The budgets (q, s) with (2q + 1)(2s + 1) ≤ G that no other one exceeds in both counts, eq:resolution_frontier."""
+    largest = [(q, (group // (2 * q + 1) - 1) // 2) for q in range((group - 1) // 2 + 1)]
+    return [(q, s) for (q, s), after in zip(largest, [*largest[1:], (0, -1)], strict=True) if s > after[1]]
 
 
 def _sentence(
     group: int, largest: list[tuple[int, int]], declared: tuple[int | None, int | None], fell_back: bool, failure: float
 ) -> str:
     both = [(q, s) for q, s in largest if q and s]
+    more = f" (or one of {len(both) - SHOWN:,} other budgets)" if len(both) > SHOWN else ""
     can = (
         "can hold "
-        + " or ".join(f"{q} arbitrary block{'s' * (q > 1)} with {s} replaced elsewhere per block" for q, s in both)
+        + " or ".join(
+            f"{q} arbitrary block{'s' * (q > 1)} with {s} replaced elsewhere per block" for q, s in both[:SHOWN]
+        )
+        + more
         if both
         else "cannot hold both an arbitrary block and a replaced response elsewhere: that takes at least 9 responses"
     )

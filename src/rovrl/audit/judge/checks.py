@@ -1,4 +1,4 @@
-"""Faults that leave a mark on a run as a whole: a stuck grader, repeated groups, groups that are none, a scale that jumps."""
+"""Faults that leave a mark on a run as a whole: a stuck grader, and groups that come again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.measure.statistics import GroupTable, step_medians
+from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
 CHANCE = 1e-4
@@ -17,13 +17,8 @@ SPARE_BITS = 12.0
 """A repetition must be this many bits less likely than once in the run."""
 GRAM = 4
 """Consecutive groups compared together: 0/1 rewards of one group say too little."""
-LEAST_GROUPS = 50
-"""Groups from which on it can be told whether groups differ."""
-GROUPS_RANKED = 2000
 BESIDE = 20
 """Groups next to a stretch that tell whether it was coming."""
-WINDOW = 4
-"""Steps on each side of a jump."""
 
 Array = NDArray[np.float64]
 
@@ -115,66 +110,6 @@ def _order_bits(rewards: Array) -> float:
     _, count = np.unique(rewards[~np.isnan(rewards)], return_counts=True)
     logs = [math.lgamma(c + 1) for c in count.tolist()]
     return (math.lgamma(count.sum() + 1) - sum(logs)) / math.log(2)
-
-
-def group_ratio(rollouts: Rollouts, table: GroupTable) -> tuple[float, float] | None:
-    """(F, its standard error if groups were drawn at random): how much more groups differ than responses do.
-
-    The ratio of mean squares between and within the groups of a step, of the rewards' ranks (no outlier can blur it), over
-    at most GROUPS_RANKED groups. Near 1 if the groups are random sets of the step's responses, below if they were dealt out in
-    turn. None with too few groups.
-    """
-    usable = np.flatnonzero(table.finite >= 2)[:GROUPS_RANKED]
-    steps, step, in_step = np.unique(rollouts.step[usable], return_inverse=True, return_counts=True)
-    usable = usable[in_step[step] >= 2]
-    steps, step = np.unique(rollouts.step[usable], return_inverse=True)
-    if len(usable) - len(steps) < LEAST_GROUPS:
-        return None
-    member = np.repeat(np.arange(len(usable)), table.size[usable])
-    size = table.size[usable]
-    reward = rollouts.reward[np.arange(len(member)) + np.repeat(rollouts.start[usable] - np.cumsum(size) + size, size)]
-    good = ~np.isnan(reward)
-    rank, member = _ranks(reward[good]), member[good]
-    count = np.bincount(member)
-    total, square = np.bincount(member, weights=rank), np.bincount(member, weights=rank * rank)
-    explained = float((total**2 / count).sum())
-    by_step = float((np.bincount(step, weights=total) ** 2 / np.bincount(step, weights=count)).sum())
-    between_freedom, within_freedom = len(usable) - len(steps), len(rank) - len(usable)
-    between, within = (explained - by_step) / between_freedom, (float(square.sum()) - explained) / within_freedom
-    if within <= 1e-12 * max(between, 1.0):
-        return None
-    return between / within, float(np.sqrt(2 / between_freedom + 2 / within_freedom))
-
-
-def _ranks(values: Array) -> Array:
-    """Centered ranks; equal values share the middle of theirs."""
-    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(count) - (count - 1) / 2
-    return middle[inverse] - (len(values) + 1) / 2
-
-
-def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | None:
-    """(step, factor) of the largest lasting change of the rewards' spread from one step to the next; None with few steps.
-
-    The spread of a step is the median over its untied groups; compared are the medians of the steps before and from there on.
-    """
-    known = np.isfinite(table.spread) & (table.spread > 0)
-    if not known.any():
-        return None
-    steps, middle, _ = step_medians(rollouts.step[known], table.spread[known])
-    log = np.log(middle)
-    if len(steps) < 4:
-        return None
-    inner = np.empty(0)
-    if len(log) >= 2 * WINDOW:  # all full windows at once
-        medians = np.median(np.lib.stride_tricks.sliding_window_view(log, WINDOW), axis=1)
-        inner = medians[WINDOW:] - medians[:-WINDOW]
-    places = list(range(WINDOW, WINDOW + len(inner)))
-    edges = [k for k in range(2, len(log) - 1) if k < WINDOW or k > len(log) - WINDOW]
-    changes = [float(np.median(log[k : k + WINDOW]) - np.median(log[max(0, k - WINDOW) : k])) for k in edges]
-    places, changes = places + edges, np.concatenate([inner, changes])
-    best = int(np.argmax(np.abs(changes)))
-    return int(steps[places[best]]), float(np.exp(changes[best]))
 
 
 def _again(values: NDArray[np.uint64]) -> NDArray[np.bool_]:

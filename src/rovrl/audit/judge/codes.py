@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,20 +16,37 @@ class Code:
     threshold: float
     compares: str
     advice: str
+    advice_robust: str = ""
+    """The advice for a run that was trained with a robust advantage already, where it differs."""
 
 
 CODES: dict[str, Code] = {
+    "out_of_range": Code(
+        0.0,
+        "share of rewards outside the range declared with --expect range=LOW:HIGH",
+        "find the grader that returns them, or clamp the reward to its range",
+    ),
+    "faulty_rewards": Code(
+        0.0,
+        "share of rewards shown to be faults (docs/faults.md)",
+        'look at them, they are listed first; if they are faults, mend the grader or train with faults="reject"; if they are '
+        "rare merit at the same rate on every prompt, say so with --expect rare-bonus (or rare-penalty)",
+    ),
     "dominating_rewards": Code(
         0.02,
-        "share of groups in which a few rewards dominate",
-        "look at the worst groups: a broken grader, a unit error, mixed reward scales? If the range of the reward is known, "
-        "clamp it; if not, a robust advantage does not need to be told",
+        "share of groups with rewards that stand apart from everything else",
+        "look at the worst groups: a broken grader, a unit error? If the range of the reward is known, clamp it, and "
+        "declare it with --expect range=LOW:HIGH; if not, a robust advantage does not need to be told",
+        "look at the worst groups: a broken grader, a unit error? If the range of the reward is known, clamp it, and "
+        "declare it with --expect range=LOW:HIGH",
     ),
     "contrast_lost": Code(
         0.05,
-        "mean share of contrast, over untied groups, that GRPO's normalisation lost to dominating rewards",
-        "train with the robust reward channel (rovrl.integrations.trl or .verl), or remove the cause; if credit loses much "
+        "mean share of contrast, over untied groups, that the run's advantages lost to such rewards",
+        "remove the cause, or train with the robust reward channel (rovrl.integrations.trl or .verl); if credit loses much "
         "too, its bound is wide for these rewards: try --reward credit_bound=adaptive --reward credit_floor=adaptive",
+        "the bound is wide for these rewards: train with credit_bound and credit_floor set to adaptive, or with "
+        'faults="reject"; or remove the cause',
     ),
     "sign_changes": Code(
         0.15,
@@ -66,13 +84,13 @@ CODES: dict[str, Code] = {
         "the group ids are wrong: advantages compare responses to different prompts",
     ),
     "groups_alike": Code(
-        -2.0,
-        "standard errors by which groups differ more than random sets of a step's responses do, taken negative",
-        "either all prompts are equally hard, or the group ids are wrong (a reshape of interleaved rows?)",
+        3.0,
+        "standard errors by which rows dealt out in turn differ more, or groups less, than random sets of a step's responses",
+        "the group ids are wrong: was a batch of interleaved rows reshaped into groups?",
     ),
     "scale_jump": Code(
         3.0,
-        "factor by which the rewards' spread changes from one step to the next",
+        "factor by which the rewards' spread changes at one step and stays changed, beyond chance",
         "did the reward, its weights or its normalisation change? Fixed settings (a clip, kappa, a KL weight) no longer fit",
     ),
     "branch_moved": Code(
@@ -100,4 +118,7 @@ def thresholds(given: Mapping[str, float] | None = None) -> dict[str, float]:
     unknown = sorted(set(given or {}) - set(CODES))
     if unknown:
         raise RovrlError(f"there is no threshold {', '.join(unknown)}; the codes are {', '.join(CODES)}")
+    for code, value in (given or {}).items():
+        if not isinstance(value, int | float) or math.isnan(value):
+            raise RovrlError(f"--threshold {code} needs a number, not {value}")
     return {code: known.threshold for code, known in CODES.items()} | dict(given or {})

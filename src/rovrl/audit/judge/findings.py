@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rovrl.audit.judge import checks
+from rovrl.audit.judge import checks, trained
+from rovrl.audit.judge.alike import Alike, alike
 from rovrl.audit.judge.codes import CODES
+from rovrl.audit.judge.expect import Expectations
+from rovrl.audit.judge.jump import scale_jump
+from rovrl.audit.judge.outliers import Outliers, outliers
+from rovrl.audit.judge.shown import Rejected, rejected
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
@@ -42,18 +49,61 @@ class Evidence:
     ratios: RatioTable | None
     mixed: tuple[int, int]
     """(groups that hold different prompts, groups looked at)"""
+    trained_with: str | None = None
+    """The advantage method of the run, where it is known."""
+    by_prompt: bool = False
+    """Groups were made from equal prompts, so their ids cannot be wrong."""
+    expect: Expectations = field(default_factory=Expectations)
+    asked: frozenset[str] = field(default_factory=frozenset)
+    """Codes whose threshold the user gave: those count every dominating reward, whatever it may be."""
+
+    @cached_property
+    def outliers(self) -> Outliers:
+        """The dominating rewards, each with what it can be."""
+        return outliers(self.rollouts, self.table, self.expect)
+
+    @cached_property
+    def rejected(self) -> Rejected:
+        """The rewards shown to be faults."""
+        return rejected(self.rollouts, self.table, self.expect)
+
+    @cached_property
+    def alike(self) -> Alike | None:
+        """Whether groups differ as groups do; None where that cannot be told, or where saved prompts prove the ids."""
+        proven = self.by_prompt or (self.mixed[1] > 0 and self.mixed[0] == 0)
+        return None if proven else alike(self.rollouts, self.table)
+
+    def suspects(self, code: str) -> NDArray[np.bool_]:
+        """Groups in which a reward stands apart or is shown to be a fault; all dominated ones if the user asked for that."""
+        if code in self.asked:
+            return self.table.dominating > 0
+        found = np.zeros(len(self.table.size), dtype=bool)
+        found[self.outliers.groups("apart")] = True
+        found[self.rejected.group] = True
+        return found
+
+    @property
+    def robust(self) -> bool:
+        """Whether the run itself was trained with a robust advantage."""
+        return trained.is_bounded(self.trained_with)
 
 
 def findings(evidence: Evidence, limit: Mapping[str, float]) -> list[Finding]:
     """Everything above its threshold, the most damaging first."""
     found = [
-        Finding(code, value, limit[code], sentence, CODES[code].advice)
+        Finding(code, value, limit[code], sentence, advice(code, evidence))
         for measure in MEASURES
         for code, value, sentence in measure(evidence)
         if value > limit[code]
     ]
     order = list(CODES)
     return sorted(found, key=lambda finding: order.index(finding.code))
+
+
+def advice(code: str, evidence: Evidence) -> str:
+    """What to do about a finding, for a run that was trained as this one was."""
+    known = CODES[code]
+    return known.advice_robust if evidence.robust and known.advice_robust else known.advice
 
 
 def share(part: float, whole: float) -> float:
@@ -66,9 +116,13 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f} %" if value >= 0.0995 or value == 0 else f"{100 * value:.2g} %"
 
 
-def mean_lost(table: GroupTable, credit: bool = False) -> float:
-    """Mean over untied groups of the contrast lost to dominating rewards, under GRPO or under bounded credit."""
+def mean_lost(table: GroupTable, credit: bool = False, among: NDArray[np.bool_] | None = None) -> float:
+    """Mean over untied groups of the contrast lost to dominating rewards, under GRPO or under bounded credit.
+
+    With `among`, what other groups lost counts as 0.
+    """
     lost = table.lost_credit if credit else table.lost
+    lost = lost if among is None else np.where(among, lost, 0.0)
     return float(np.mean(lost[table.untied])) if table.untied.any() else 0.0
 
 
@@ -82,18 +136,43 @@ def weight_disagreement(ratios: RatioTable) -> float:
     return share(np.abs(ratios.soft - ratios.mean).sum(), np.abs(ratios.mean).sum())
 
 
+def _faults(e: Evidence) -> Measured:
+    outside = e.expect.outside(e.rollouts.reward)
+    many = f"{outside.sum():,} rewards lie outside the declared range [{e.expect.low:g}, {e.expect.high:g}]"
+    yield "out_of_range", share(outside.sum(), len(outside)), many
+    found = e.rejected
+    many = f"{len(found.row):,} rewards in {len(np.unique(found.group)):,} of the {found.looked:,} groups looked at"
+    why = "they lie apart, and strike groups as evenly as chance would: faults hit anyone, merit depends on the prompt"
+    yield "faulty_rewards", share(len(found.row), found.responses), f"{many} would be rejected as faults: {why}"
+
+
 def _outliers(e: Evidence) -> Measured:
     table = e.table
-    hit = int((table.dominating > 0).sum())
-    value, lost = share(hit, (~table.single).sum()), mean_lost(table)
-    many = f"in {hit:,} groups ({percent(value)}) {table.dominating.sum():,} rewards"
-    yield "dominating_rewards", value, f"{many} lie so far out that they decide the group's statistics"
-    other = f"{percent(lost)} of the contrast among the other responses"
-    credit = percent(mean_lost(table, credit=True))
-    yield "contrast_lost", lost, f"GRPO's normalisation lost {other} to them; bounded credit would have lost {credit}"
+    hit = e.suspects("dominating_rewards")
+    count = int(hit.sum())
+    value = share(count, (~table.single).sum())
+    what = "hold rewards so far from everything else that they decide the group's statistics"
+    yield "dominating_rewards", value, f"{count:,} groups ({percent(value)}) {what}"
+    yield "contrast_lost", *_lost(e)
     flips, value = int(table.flips.sum()), sign_change_share(table)
     many = f"{flips:,} responses ({percent(value)} of those in untied groups)"
     yield "sign_changes", value, f"{many} are pushed up by one estimator and down by the other"
+
+
+def _lost(e: Evidence) -> tuple[float, str]:
+    """The contrast lost in the suspect groups under the run's own method, and the sentence about it."""
+    hit = e.suspects("contrast_lost")
+    grpo, credit = (mean_lost(e.table, credit=credit, among=hit) for credit in (False, True))
+    what = "of the contrast among the other responses"
+    if e.robust:
+        return (
+            credit,
+            f"bounded credit, which the run used, lost {percent(credit)} {what}; GRPO would have lost {percent(grpo)}",
+        )
+    if e.trained_with in trained.NOTHING:
+        return 0.0, ""  # nothing is divided by a group's deviation, so no contrast is lost to it
+    did = "lost" if e.trained_with in trained.DEVIATION else "would have lost"
+    return grpo, f"GRPO's normalisation {did} {percent(grpo)} {what}; bounded credit would have lost {percent(credit)}"
 
 
 def _empty(e: Evidence) -> Measured:
@@ -140,14 +219,14 @@ def _group_ids(e: Evidence) -> Measured:
     mixed, looked = e.mixed
     what = f"{mixed:,} of the {looked:,} groups looked at hold responses to different prompts"
     yield "mixed_prompts", share(mixed, looked), what
-    ratio = checks.group_ratio(e.rollouts, e.table)
-    if ratio is not None:
-        what = f"the groups of a step differ no more than random sets of its responses would (F = {ratio[0]:.2f})"
-        yield "groups_alike", (1 - ratio[0]) / ratio[1], what
+    if e.alike is not None:
+        what = f"the groups of a step differ no more than random sets of its responses would (F = {e.alike.ratio:.2f})"
+        other = f"; dealt out in turn, the rows of a step make groups that do (F = {e.alike.dealt:.2f})"
+        yield "groups_alike", e.alike.torn, what + (other if e.alike.dealt > 1 else "")
 
 
 def _jump(e: Evidence) -> Measured:
-    jump = checks.scale_jump(e.rollouts, e.table)
+    jump = scale_jump(e.rollouts, e.table)
     if jump is not None:
         step, factor = jump
         what = f"from step {step} on the spread of the rewards within groups is {factor:.3g} times what it was before"
@@ -169,6 +248,7 @@ def _ratio_side(e: Evidence) -> Measured:
 
 
 MEASURES: tuple[Callable[[Evidence], Measured], ...] = (
+    _faults,
     _outliers,
     _empty,
     _stuck,

@@ -99,6 +99,12 @@ def own_spread(trim: Trims) -> Array:
     return np.where(spread > 0, spread, np.nan)
 
 
+def core_range(trim: Trims) -> Array:
+    """The range of each group without the quarter whose removal leaves the least variance."""
+    lowest, highest = _edges(trim, np.full(len(trim.median), len(trim.deviation) - 1))
+    return highest - lowest
+
+
 def normal_range(n: int) -> float:
     """The expected range of n standard normal numbers, by Blom's approximation."""
     return 2 * NormalDist().inv_cdf((n - 0.375) / (n + 0.25))

@@ -66,6 +66,10 @@ class GroupTable:
     """Responses whose GRPO advantage and robust credit have opposite signs."""
     spread: Array
     """The group's own spread (rovrl.audit.measure.dominance); NaN if tied."""
+    usual: Array
+    """The usual spread of the groups around it; infinite if all are tied."""
+    core: Array
+    """The range of the three quarters of the group that lie closest together."""
     signature: NDArray[np.uint64]
     """Equal for groups with the same finite rewards in the same order."""
 
@@ -97,13 +101,13 @@ def group_table(
         trimmed[n] = (groups, rewards, dominance.trims(rewards))
         table.spread[groups] = dominance.own_spread(trimmed[n][2])
         table.signature[groups] = _signature(rewards)
-    spread = usual_spread(table.spread)
+    table.usual = usual_spread(table.spread)
     done = 0
     for n, (groups, rewards, trim) in trimmed.items():
         _moments(table, groups, rewards, trim)
         for settings, part in sharing_settings(rollouts.step[groups], channels):
             _reference(table, groups[part], rewards[part], n, settings)
-        _dominance(table, groups, rewards, trim, spread[groups], rollouts.step, channels)
+        _dominance(table, groups, rewards, trim, table.usual[groups], rollouts.step, channels)
         _flips(table, groups, rewards)
         done += len(groups)
         progress(done, rollouts.groups, "group statistics")
@@ -126,13 +130,6 @@ def usual_spread(own: Array) -> Array:
     else:
         middle = np.array([np.median(own[defined])])
     return middle[np.searchsorted(defined[edges[:-1]], np.arange(len(own)), side="right").clip(min=1) - 1]
-
-
-def step_medians(step: Counts, values: Array) -> tuple[Counts, Array, Counts]:
-    """(steps, the lower median of the values of each, how many there are), ascending."""
-    order = np.lexsort((values, step))
-    steps, first, count = np.unique(step[order], return_index=True, return_counts=True)
-    return steps, values[order][first + (count - 1) // 2], count
 
 
 def _signature(rewards: Array) -> NDArray[np.uint64]:
@@ -170,6 +167,7 @@ def _moments(table: GroupTable, groups: Counts, rewards: Array, trim: dominance.
     with np.errstate(over="ignore", invalid="ignore"):
         table.mean[groups] = mean = (rewards / n).sum(1)  # divided first: a sum of large numbers must not overflow
         table.deviation[groups] = _deviation(rewards - mean[:, None], n - 1)
+        table.core[groups] = dominance.core_range(trim)
     table.median[groups] = trim.median
     table.tied[groups] = trim.ordered[0] == trim.ordered[-1]
 

@@ -29,10 +29,19 @@ class Cut(NamedTuple):
     threshold: float
 
 
-def cuts(descending: np.ndarray, least: float, most: float) -> list[Cut]:
+def cuts(
+    descending: np.ndarray,
+    least: float,
+    most: float,
+    *,
+    tail: float = TAIL,
+    error: float = ERROR,
+    slack: float = SLACK,
+) -> list[Cut]:
     """The thresholds above `least` with a gap below them and at most `most` hits, fewest first; equal values are never parted.
 
-    `descending` are the positive values in descending order, down to `least`/12.
+    `descending` are the positive values in descending order, down to `least`/12. `tail` is the index of the heaviest honest
+    tail, `error` the chance at which it may leave a gap, `slack` the share of stragglers within the narrowest gap.
     """
     ascending, n = descending[::-1], len(descending)
     ends = np.flatnonzero(np.append(descending[:-1] > descending[1:] * (1 + 1e-9), True)[:n]) + 1
@@ -41,8 +50,8 @@ def cuts(descending: np.ndarray, least: float, most: float) -> list[Cut]:
         return []
     at = descending[ends - 1]
     between = [n - np.searchsorted(ascending, at / w, side="right") - ends for w in WIDTHS]
-    surprise = [_below(k, ends + k, 1 - w**-TAIL) for k, w in zip(between, WIDTHS, strict=True)]
-    good = (np.min(surprise, axis=0) <= ERROR) & (between[0] <= SLACK * ends)
+    surprise = [_below(k, ends + k, 1 - w**-tail) for k, w in zip(between, WIDTHS, strict=True)]
+    good = (np.min(surprise, axis=0) <= error) & (between[0] <= slack * ends)
     chosen = _emptiest(ends, between[0] / ends, good)
     if len(chosen) > MOST_CUTS:
         chosen = np.sort(chosen[np.argsort(np.min(surprise, axis=0)[chosen], kind="stable")[:MOST_CUTS]])

@@ -1,0 +1,52 @@
+"""Does the scale of the rewards jump? A change of the groups' spread that lasts, and that no shuffle of the groups explains."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.measure.statistics import GroupTable
+from rovrl.audit.read.rollouts import Rollouts
+
+BESIDE = 48
+"""Groups on each side of a step that are compared."""
+LEAST = 12
+"""With fewer on one side nothing is said."""
+ERROR = 1e-3
+"""The chance, over all steps together, that groups in random order show such a change; honest runs drift, hence so small."""
+
+Array = NDArray[np.float64]
+
+
+def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | None:
+    """(step, factor) of the clearest lasting change of the spread within groups; None if chance explains them all.
+
+    At every step the 48 groups before it are compared with the 48 from it on, by the sum of their ranks. If the groups stood
+    in random order, that sum would have the permutation distribution of Wilcoxon's statistic (its exact mean and variance,
+    ties included); its tail, times the number of steps compared, must be below 0.001.
+    """
+    known = np.flatnonzero(np.isfinite(table.spread) & (table.spread > 0))
+    known = known[np.argsort(rollouts.step[known], kind="stable")]
+    log, step = np.log(table.spread[known]), rollouts.step[known]
+    edges = np.flatnonzero(np.diff(step)) + 1
+    edges = edges[(edges >= LEAST) & (edges <= len(log) - LEAST)]
+    if not len(edges):
+        return None
+    clear = np.array([_deviations(log[max(0, k - BESIDE) : k], log[k : k + BESIDE]) for k in edges.tolist()])
+    best = int(np.argmax(np.abs(clear)))
+    if len(edges) * math.erfc(abs(float(clear[best])) / 2**0.5) > ERROR:
+        return None
+    k = int(edges[best])
+    change = float(np.median(log[k : k + BESIDE]) - np.median(log[max(0, k - BESIDE) : k]))
+    return int(step[k]), math.exp(change)
+
+
+def _deviations(before: Array, after: Array) -> float:
+    """The rank sum of `after` minus its mean under permutation, over its standard deviation; 0 if all are equal."""
+    n, m = len(before), len(after)
+    _, inverse, count = np.unique(np.concatenate([before, after]), return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - (count - 1) / 2)[inverse]
+    variance = n * m / 12 * (n + m + 1 - float((count**3 - count).sum()) / ((n + m) * (n + m - 1)))
+    return (float(rank[n:].sum()) - m * (n + m + 1) / 2) / variance**0.5 if variance > 1e-9 else 0.0

@@ -1,0 +1,65 @@
+"""What the audit noticed and cannot judge: notes that ask the user, never findings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rovrl.audit.judge.codes import CODES
+from rovrl.audit.judge.findings import Evidence, percent, share
+from rovrl.audit.read.rows import Note
+
+
+def questions(e: Evidence) -> list[Note]:
+    """The notes on dominating rewards that are no fault as far as can be told, and on groups that are all alike."""
+    asked = [_levels(e), _tail(e), _one_distance(e, "bonus"), _one_distance(e, "penalty"), _equal_groups(e)]
+    return [note for note in asked if note is not None]
+
+
+def _dominated(e: Evidence, kind: str) -> tuple[int, str]:
+    """How many groups a kind of reward dominates; and in words, if they are enough to speak of."""
+    groups = len(e.outliers.groups(kind))
+    value = share(groups, (~e.table.single).sum())
+    return groups, f"in {groups:,} groups ({percent(value)})" if value > CODES["dominating_rewards"].threshold else ""
+
+
+def _levels(e: Evidence) -> Note | None:
+    _, where = _dominated(e, "level")
+    if not where or e.expect.has_range or e.expect.rare_bonus or e.expect.rare_penalty:
+        return None
+    what = f"{where} one or a few rewards dominate, but other groups hold differences as large"
+    why = (
+        "levels of the reward, such as right and wrong beside a small shaping term, or tasks with rewards of their own"
+    )
+    means = "there GRPO divides by the large difference, and the small ones count for little: is that as you mean it?"
+    return Note("reward_levels", f"{what}: {why}; {means}")
+
+
+def _tail(e: Evidence) -> Note | None:
+    _, where = _dominated(e, "tail")
+    if not where:
+        return None
+    what = f"{where} one or a few rewards dominate, at the end of a tail that thins out without a gap"
+    return Note("heavy_tail", f"{what}: no sign of a fault, but is the reward meant to have such a tail?")
+
+
+def _one_distance(e: Evidence, kind: str) -> Note | None:
+    here = e.outliers.kind == kind
+    if not here.any():
+        return None
+    side = "above" if kind == "bonus" else "below"
+    far = float(np.median(np.abs(e.outliers.distance[here])))
+    where = f"in {len(e.outliers.groups(kind)):,} groups"
+    many = f"{here.sum():,} rewards {where} lie about {far:.3g} {side} the rest of their group"
+    ask = (
+        f"a rare {kind}, or a fault that always gives the same? Look at them; if it is meant, say --expect rare-{kind}"
+    )
+    return Note(f"rare_{kind}", f"{many}, with nothing in between: {ask}")
+
+
+def _equal_groups(e: Evidence) -> Note | None:
+    if e.alike is None or not e.alike.alike or e.alike.torn > CODES["groups_alike"].threshold:
+        return None
+    what = f"the groups of a step differ no more than random sets of its responses would (F = {e.alike.ratio:.2f})"
+    return Note(
+        "groups_alike", f"{what}: either all prompts are equally hard, or the group ids are wrong; check the ids"
+    )

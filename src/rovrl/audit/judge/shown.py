@@ -1,0 +1,69 @@
+"""Which rewards of a run would be rejected: those that `rovrl.faults` shows to be faults, over a sample of whole steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.judge.expect import Expectations
+from rovrl.audit.measure.statistics import GroupTable
+from rovrl.audit.read.rollouts import Rollouts
+from rovrl.faults.evidence import Side
+from rovrl.faults.shown import shown
+from rovrl.robust.outliers.bulk import SortedGroups
+
+LOOKED_AT = 1024
+"""Groups looked at: far more than the test needs."""
+STRATUM = 16
+"""Steps with fewer groups are put together: within a stratum the rate of faults is taken as one."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The rewards shown to be faults among the groups looked at."""
+
+    row: NDArray[np.int64]
+    group: NDArray[np.int64]
+    """The group of each."""
+    looked: int
+    """Groups looked at."""
+    responses: int
+    """Their responses."""
+    sides: tuple[Side, Side]
+    """The evidence above and below."""
+
+
+def rejected(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Rejected:
+    """The rewards that are shown to be faults and that no declaration allows."""
+    groups = _sample(rollouts.step, np.flatnonzero(~table.single))
+    size = table.size[groups]
+    member = np.repeat(np.arange(len(groups)), size)
+    row = np.arange(len(member)) + np.repeat(rollouts.start[groups] - np.cumsum(size) + size, size)
+    good = ~np.isnan(rollouts.reward[row])
+    row, member = row[good], member[good]
+    nothing = np.empty(0, dtype=np.int64)
+    if not len(row):
+        return Rejected(nothing, nothing, 0, 0, (Side(), Side()))
+    reward = rollouts.reward[row]
+    found, above, below, _ = shown(SortedGroups.of(reward, member, len(groups)), _strata(rollouts.step[groups]))
+    found &= expect.unexpected(reward, reward > table.median[groups][member])
+    return Rejected(row[found], groups[member[found]], len(groups), len(row), (above, below))
+
+
+def _sample(step: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Groups of whole steps, evenly spread over the run, about LOOKED_AT of them, in the order of the steps."""
+    groups = groups[np.argsort(step[groups], kind="stable")]
+    if len(groups) <= LOOKED_AT:
+        return groups
+    _, number, count = np.unique(step[groups], return_inverse=True, return_counts=True)
+    every = max(1, round(len(groups) / LOOKED_AT))
+    chosen = groups[number % every == 0]
+    return chosen[: max(LOOKED_AT, int(count[0]))]
+
+
+def _strata(step: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Consecutive steps, as many as make STRATUM groups."""
+    _, number, count = np.unique(step, return_inverse=True, return_counts=True)
+    return ((np.cumsum(count) - count) // STRATUM)[number]

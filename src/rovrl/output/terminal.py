@@ -1,0 +1,23 @@
+"""Text of unknown origin in a terminal: what could move the cursor, recolour or rename the window is written out instead."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Control and format characters (ESC, bidirectional overrides), lone surrogates, line separators that are not \\n."""
+
+
+def visible(text: str) -> str:
+    """`text` with every character that a terminal would obey or hide written as its escape; line ends and tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter if _is_plain(letter) else _escape(letter) for letter in text)
+
+
+def _is_plain(letter: str) -> bool:
+    return letter in "\n\t" or unicodedata.category(letter) not in _HIDDEN
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")

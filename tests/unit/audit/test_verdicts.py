@@ -1,0 +1,146 @@
+"""What may be meant is asked about, what is declared is believed, and the text knows how the run was trained."""
+
+import numpy as np
+import pytest
+
+import audit_dumps
+from rovrl.audit import audit
+from rovrl.audit.faults.honest import HONEST
+from rovrl.audit.judge.alike import alike
+from rovrl.audit.judge.expect import Expectations
+from rovrl.audit.judge.jump import _deviations
+from rovrl.cli import main
+from rovrl.errors import RovrlError
+
+
+def run(world, tmp_path, shape=(24, 8, 16), plant=None, seed=0, **more):
+    rewards = HONEST[world](np.random.default_rng(seed), shape).reshape(-1, shape[2])
+    if plant is not None:
+        rewards = plant(rewards, np.random.default_rng(seed + 1))
+    return audit_dumps.table(tmp_path / "run.parquet", rewards, per_step=shape[1], **more)
+
+
+def spiked(rewards, generator):
+    sign = np.where(generator.random(rewards.shape) < 0.5, 1, -1)
+    return rewards + (generator.random(rewards.shape) < 0.1) * sign * 18.0
+
+
+def codes(result) -> set[str]:
+    return {finding.code for finding in result.findings}
+
+
+def notes(result) -> dict[str, str]:
+    return {note.code: note.sentence for note in result.notes}
+
+
+def test_right_answers_beside_a_shaping_term_are_a_note_about_levels(tmp_path):
+    result = audit(run("0/1 + 0.1 uniform", tmp_path))
+    assert result.groups.dominating.any()
+    assert (codes(result), result.status) == (set(), 0)
+    assert "other groups hold differences as large" in notes(result)["reward_levels"]
+
+
+def test_the_end_of_a_continuous_tail_is_a_note(tmp_path):
+    result = audit(run("log-normal", tmp_path))
+    assert codes(result) == set()
+    assert "without a gap" in notes(result)["heavy_tail"]
+
+
+def test_faults_that_strike_at_random_would_be_rejected_and_are_named(tmp_path):
+    path = run("score", tmp_path, plant=spiked)
+    result = audit(path)
+    found = next(finding for finding in result.findings if finding.code == "faulty_rewards")
+    assert "would be rejected as faults" in found.sentence
+    planted = np.abs(result.rollouts.reward) > 9
+    assert found.value == pytest.approx(planted.mean(), rel=0.1)
+    assert "look at them" in found.advice
+
+
+def rare(rewards, generator):
+    hit = generator.random(len(rewards)) < 0.1
+    rewards[np.flatnonzero(hit), generator.integers(0, rewards.shape[1], hit.sum())] += 9.0
+    return rewards
+
+
+def test_a_rare_bonus_is_asked_about_until_it_is_declared(tmp_path):
+    path = run("rare answers", tmp_path, plant=rare)
+    asked = audit(path)
+    assert codes(asked) & {"dominating_rewards", "contrast_lost"} == set()
+    assert "--expect rare-bonus" in notes(asked)["rare_bonus"]
+    declared = audit(path, expect=["rare-bonus"])
+    assert codes(declared) == set()
+    assert "rare_bonus" not in notes(declared)
+
+
+def test_what_lies_outside_the_declared_range_is_a_finding_and_what_lies_inside_never(tmp_path):
+    path = run("score", tmp_path, plant=spiked)
+    assert "out_of_range" in codes(audit(path, expect=["range=-6:6"]))
+    faults = {"out_of_range", "faulty_rewards", "dominating_rewards", "contrast_lost"}
+    assert codes(audit(path)) & faults == faults - {"out_of_range"}
+    assert codes(audit(path, expect=["range=-40:40"])) & faults == set()
+    assert main(["audit", str(path), "--no-page", "--expect", "range=-6:6"]) == 1
+
+
+@pytest.mark.parametrize(
+    "words", ["range", "range=1", "range=1:0", "range=a:b", "range=nan:1", "bonus", "rare-bonus=1"]
+)
+def test_a_declaration_that_is_not_understood_is_refused(words):
+    with pytest.raises(RovrlError, match="--expect"):
+        Expectations.of([words])
+
+
+def test_a_threshold_that_is_not_a_number_is_refused(tmp_path, capsys):
+    path = run("score", tmp_path)
+    assert main(["audit", str(path), "--no-page", "--threshold", "tied_groups=nan"]) == 2
+    assert "needs a number" in capsys.readouterr().err
+
+
+def test_a_threshold_of_ones_own_counts_every_dominating_reward(tmp_path):
+    path = run("0/1 + 0.1 uniform", tmp_path)
+    assert codes(audit(path)) == set()
+    assert codes(audit(path, threshold={"dominating_rewards": 0.02})) == {"dominating_rewards"}
+
+
+@pytest.mark.parametrize("method", ["rovr-gspo", "gspo", "dr-grpo"])
+def test_the_text_knows_how_the_run_was_trained(tmp_path, method):
+    rewards = spiked(HONEST["score"](np.random.default_rng(0), (12, 8, 16)).reshape(-1, 16), np.random.default_rng(1))
+    result = audit(audit_dumps.records(tmp_path, rewards, method=method))
+    lost = [finding for finding in result.findings if finding.code == "contrast_lost"]
+    text = " ".join(finding.sentence + finding.advice for finding in result.findings)
+    if method == "rovr-gspo":
+        assert "bounded credit, which the run used, lost" in lost[0].sentence
+        assert lost[0].value == pytest.approx(result.summary.contrast_lost_credit, rel=0.05)
+        assert "train with the robust" not in text
+    elif method == "gspo":
+        assert "GRPO's normalisation lost" in lost[0].sentence
+    else:
+        assert lost == []  # nothing is divided by a deviation
+
+
+def test_equal_groups_are_a_note_and_torn_ones_a_finding(tmp_path):
+    generator = np.random.default_rng(0)
+    equal = generator.normal(0, 1, (24 * 8, 16))
+    result = audit(audit_dumps.table(tmp_path / "equal.parquet", equal, per_step=8))
+    assert codes(result) == set()
+    assert "equally hard" in notes(result)["groups_alike"]
+    torn = HONEST["heavy"](generator, (24, 8, 16)).transpose(0, 2, 1).reshape(-1, 16)
+    assert "groups_alike" in codes(audit(audit_dumps.table(tmp_path / "torn.parquet", torn, per_step=8)))
+
+
+def test_saved_prompts_prove_the_group_ids(tmp_path):
+    equal = np.random.default_rng(0).normal(0, 1, (24 * 8, 16))
+    prompts = [f"prompt {k // 16}" for k in range(equal.size)]
+    result = audit(audit_dumps.table(tmp_path / "run.parquet", equal, per_step=8, prompt=prompts))
+    assert alike(result.rollouts, result.groups).alike
+    assert "groups_alike" not in notes(result)
+
+
+def test_the_rank_sums_have_the_moments_of_all_permutations():
+    generator = np.random.default_rng(0)
+    values = generator.integers(0, 6, 40).astype(float)  # ties
+    found = []
+    for _ in range(4000):
+        generator.shuffle(values)
+        found.append(_deviations(values[:15], values[15:]))
+    assert np.mean(found) == pytest.approx(0, abs=0.05)
+    assert np.std(found) == pytest.approx(1, abs=0.03)
