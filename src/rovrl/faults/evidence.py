@@ -16,8 +16,8 @@ ERROR = 0.05
 thresholds: the chance that verdicts dispersed like ordinary ones are taken for faults."""
 MISSED = 0.01
 """Likewise the chance that faults are found dispersed, and kept."""
-LEAST, LEAST_IN_SMALL = 4.0, 12.0
-"""No reward nearer to its group's center than this many units is a fault; the second in groups of fewer than eight."""
+LEAST = 4.0
+"""No reward nearer to its group's center than this many units is a fault."""
 MOST = 0.5
 """No more than this share of all responses is a fault on one side."""
 SMALLEST = 4
@@ -79,16 +79,11 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
 def _evidence(
     groups: SortedGroups, residual: np.ndarray, unit: float, design: Design, error: float
 ) -> tuple[_Evidence, list[Cut]]:
-    """The hits on the positive side of the residuals, and the cuts among them that share the error rate."""
-    least = unit * (LEAST if design.mean_size >= LAYERED else LEAST_IN_SMALL)
-    candidates = np.flatnonzero(residual > least / WIDTHS[-1])
-    candidates = candidates[design.sizes[groups.group[candidates]] > 0]
-    beyond = residual[candidates] > least
-    far = candidates[beyond]
-    far = far[np.argsort(-residual[far], kind="stable")]
-    nearer = np.sort(residual[candidates[~beyond]])[::-1] if len(far) else residual[:0]
-    found = cuts(np.concatenate([residual[far], nearer]), least, MOST * float(design.members.sum())) if len(far) else []
-    return _Evidence(groups, residual, design, groups.group[far], error / max(len(found), 1)), found
+    """The candidates on the positive side of the residuals, and the cuts among them that share the error rate."""
+    candidates = np.flatnonzero((residual > unit * LEAST / WIDTHS[-1]) & (design.sizes > 0)[groups.group])
+    candidates = candidates[np.argsort(-residual[candidates], kind="stable")]
+    found = cuts(residual[candidates], LEAST * unit, MOST * float(design.members.sum()))
+    return _Evidence(groups, residual, design, groups.group[candidates], error / max(len(found), 1)), found
 
 
 @dataclass(frozen=True)

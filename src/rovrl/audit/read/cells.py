@@ -50,9 +50,13 @@ class ArrowBatch(Batch):
         super().__init__(np.arange(start, start + batch.num_rows), batch.schema.names)
         self.batch = batch
 
+    def _column(self, name: str) -> Any:
+        """The first column of that name: a file may have several."""
+        return self.batch.column(self.batch.schema.get_all_field_indices(name)[0])
+
     def numbers(self, name: str) -> NDArray[np.float64]:
         """See `Batch`."""
-        column = _plain(self.batch.column(name))
+        column = _plain(self._column(name))
         kind = column.type
         if pa.types.is_floating(kind) or pa.types.is_integer(kind):
             return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -60,21 +64,21 @@ class ArrowBatch(Batch):
 
     def texts(self, name: str) -> Any:
         """See `Batch`."""
-        column = _plain(self.batch.column(name))
+        column = _plain(self._column(name))
         if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
             return _decodable(column)
         return pa.array([as_text(value) for value in _python(column)], type=pa.large_string())
 
     def labels(self, name: str) -> Any:
         """See `Batch`."""
-        column = self.batch.column(name)
+        column = self._column(name)
         if pa.types.is_integer(column.type) or pa.types.is_dictionary(column.type):
             return column
         return self.texts(name)
 
     def lists(self, name: str) -> list[NDArray[np.float64] | None]:
         """See `Batch`."""
-        column = _plain(self.batch.column(name))
+        column = _plain(self._column(name))
         kind = column.type
         if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_floating(kind.value_type):
             flat = column.values.cast(pa.float64()).to_numpy(zero_copy_only=False)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.audit.read.tables import pa
+from rovrl.audit.read.tables import check_regular, pa
 from rovrl.errors import RovrlError
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -131,6 +131,7 @@ def _evaluations(path: Path) -> list[int]:
     steps: set[int] = set()
     for state in states[-1:]:
         try:
+            check_regular(state)
             history = json.loads(state.read_bytes()).get("log_history", [])
             steps |= {int(entry["step"]) for entry in history if any(key.startswith("eval_") for key in entry)}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -8,8 +8,10 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
 from rovrl.audit.read.rows import Notes
@@ -23,6 +25,10 @@ BATCH_ROWS = 131_072
 LINE_LIMIT = 256 * 2**20
 """Bytes of one line of text; a longer one is no row."""
 FIELD_LIMIT = 2**28
+MOST_ROWS = 2**28
+"""Rows of one file; more do not fit into memory, and a small file that claims them is a bomb."""
+MOST_BYTES = 2**37
+"""Bytes that the wanted columns of one Parquet file may unpack to."""
 REFUSED = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".npy", ".npz", ".joblib", ".ckpt"}
 
 
@@ -30,8 +36,9 @@ def columns_of(path: Path, notes: Notes) -> list[str]:
     """The names of the columns of a file, from its head; empty (and a note) if nothing can be read."""
     if path.suffix.lower() == ".parquet":
         try:
+            check_regular(path)
             with pq.ParquetFile(path) as file:
-                return list(file.schema_arrow.names)
+                return list(dict.fromkeys(file.schema_arrow.names))
         except (OSError, pa.ArrowException, ValueError) as error:
             notes.tell("damaged_file", _damaged(path, error))
             return []
@@ -46,9 +53,16 @@ def batches(path: Path, columns: list[str] | None, notes: Notes, size: int = BAT
     if reader is None:
         raise RovrlError(refusal(path))
     try:
+        check_regular(path)
         yield from reader(path, columns, notes, size)
     except OSError as error:
         notes.tell("damaged_file", _damaged(path, error))
+
+
+def check_regular(path: Path) -> None:
+    """An OSError if `path` is anything but a regular file: a pipe or a device may never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("it is not a regular file")
 
 
 def refusal(path: Path) -> str:
@@ -64,15 +78,40 @@ def refusal(path: Path) -> str:
 def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
     start = 0
     try:
-        with pq.ParquetFile(path, memory_map=True) as file:
+        with pq.ParquetFile(
+            path
+        ) as file:  # no memory map: a file that is cut short while it is read would kill the process
             names = file.schema_arrow.names
             wanted = None if columns is None else [name for name in columns if name in names]
+            _check_size(file.metadata, wanted)
+            _tell_doubles(path, names if wanted is None else [name for name in names if name in wanted], notes)
             for batch in file.iter_batches(batch_size=size, columns=wanted):
                 yield ArrowBatch(start, batch)
                 start += batch.num_rows
     except (pa.ArrowException, ValueError, OSError) as error:
         rest = f"; its first {start:,} rows were used" if start else ""
         notes.tell("damaged_file", _damaged(path, error) + rest)
+
+
+def _check_size(metadata: Any, wanted: list[str] | None) -> None:
+    """A ValueError for more rows or bytes than can be held, by what the file says of itself."""
+    if metadata.num_rows > MOST_ROWS:
+        raise ValueError(f"it claims {metadata.num_rows:,} rows, more than {MOST_ROWS:,}: split it")
+    total = 0
+    for group in (metadata.row_group(k) for k in range(metadata.num_row_groups)):
+        columns = (group.column(k) for k in range(group.num_columns))
+        chosen = (c for c in columns if wanted is None or c.path_in_schema.split(".")[0] in wanted)
+        total += sum(c.total_uncompressed_size for c in chosen)
+    if total > MOST_BYTES:
+        raise ValueError(f"it unpacks to {total / 2**30:,.0f} GB, more than {MOST_BYTES / 2**30:,.0f}: split it")
+
+
+def _tell_doubles(path: Path, names: list[str], notes: Notes) -> None:
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        notes.tell(
+            "double_columns", f"{path} has several columns named {', '.join(doubles)}: the first of them is used"
+        )
 
 
 def _json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
@@ -120,17 +159,8 @@ def _json_array(path: Path, notes: Notes, size: int) -> Iterator[Batch]:
 def _csv(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
     size = min(size, 8192)
     csv.field_size_limit(FIELD_LIMIT)
-    rows, values, number = [], [], -1
-    reader = csv.DictReader(_lines(path, notes, keep_ends=True))
-    while True:
-        number += 1
-        try:
-            value = next(reader)
-        except StopIteration:
-            break
-        except csv.Error as error:
-            notes.tell("damaged_file", _damaged(path, error) + f"; its first {number:,} rows were used")
-            break
+    rows, values = [], []
+    for number, value in enumerate(_csv_rows(path, notes)):
         rows.append(number)
         values.append(value)
         if len(rows) == size:
@@ -138,6 +168,22 @@ def _csv(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iter
             rows, values = [], []
     if rows:
         yield DictBatch(rows, values)
+
+
+def _csv_rows(path: Path, notes: Notes) -> Iterator[dict[str, str]]:
+    """The rows by the names of the first line; of several columns with one name the first counts."""
+    reader, number = csv.reader(_lines(path, notes, keep_ends=True)), 0
+    try:
+        names = next(reader, [])
+        _tell_doubles(path, names, notes)
+        for cells in filter(None, reader):  # empty lines are no rows
+            value: dict[str, str] = {}
+            for name, cell in zip(names, cells, strict=False):
+                value.setdefault(name, cell)
+            yield value
+            number += 1
+    except csv.Error as error:
+        notes.tell("damaged_file", _damaged(path, error) + f"; its first {number:,} rows were used")
 
 
 def _lines(path: Path, notes: Notes, keep_ends: bool = False) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rovrl.audit.judge.findings import percent, share
+from rovrl.output.terminal import visible
 
 if TYPE_CHECKING:
     from rovrl.audit.result import AuditResult
@@ -36,7 +37,7 @@ def text(result: AuditResult) -> str:
         _notes(result),
         _verdict(result),
     ]
-    return "\n\n".join(part for part in parts if part)
+    return visible("\n\n".join(part for part in parts if part))
 
 
 def _head(result: AuditResult) -> str:

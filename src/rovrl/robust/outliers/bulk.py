@@ -16,6 +16,8 @@ CONSISTENCY = 1.4826
 CROWDED = 0.6
 """A group with more than this share of its members near its median has its center there."""
 LARGEST = np.finfo(np.float64).max
+COMPARED = 64
+"""In rows up to this length all pairs are compared; in longer ones each end is looked up."""
 PIECE = 1 << 22
 """Numbers held at a time."""
 
@@ -75,7 +77,7 @@ class SortedGroups:
         moved, doubtful = center.copy(), np.flatnonzero(near <= CROWDED * self.size)
         for size in np.unique(self.size[doubtful]):
             every = doubtful[self.size[doubtful] == size]
-            for some in np.array_split(every, -(-len(every) * size * size // PIECE)):
+            for some in np.array_split(every, -(-len(every) * size * min(size, COMPARED) // PIECE)):
                 rows = self.values[self.start[some][:, None] + np.arange(size)]
                 moved[some] = _fullest(rows, center[some], width)
         return moved
@@ -103,8 +105,15 @@ def _fullest(rows: np.ndarray, center: np.ndarray, width: float) -> np.ndarray:
     """The median of the window [x_i, x_i + width] with the most members, for each ascending row."""
     size = rows.shape[-1]
     with np.errstate(over="ignore"):
-        members = (rows[:, None, :] <= rows[:, :, None] + width).sum(-1) - np.arange(size)
+        members = _within(rows, rows + width) - np.arange(size)
         middle = np.take_along_axis(rows, np.arange(size) + (members - 1) // 2, -1)
         far = np.abs(middle - center[:, None])
     far = np.where(members == members.max(-1, keepdims=True), far, np.inf)
     return np.take_along_axis(middle, far.argmin(-1)[:, None], -1)[:, 0]
+
+
+def _within(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """How many members of an ascending row are at most each of its ends."""
+    if rows.shape[-1] <= COMPARED:
+        return (rows[:, None, :] <= ends[:, :, None]).sum(-1)
+    return np.stack([np.searchsorted(row, end, side="right") for row, end in zip(rows, ends, strict=True)])
