@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -59,6 +61,18 @@ class Explanation:
     def counted(self) -> Bool[Tensor, " n"]:
         """Which rewards count: finite and not rejected."""
         return self.finite & ~self.rejected
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What a record of the step says about the reward channel, as plain values; faults by the number of the response."""
+        found = {"reward_channel": self.channel.to_dict(), "scale_source": self.scale_source}
+        for part in self.parts or (self,):
+            if part.faults is not None:
+                sides = {"above": part.faults.above.threshold, "below": part.faults.below.threshold}
+                limits = {name: value if math.isfinite(value) else None for name, value in sides.items()}
+                rejected = part.rejected.nonzero().squeeze(-1).tolist()
+                found.setdefault("faults", []).append({"rejected": rejected, "thresholds": limits})
+        return found
 
     @property
     def contrast(self) -> Bool[Tensor, " g"]:

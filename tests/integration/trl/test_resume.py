@@ -14,7 +14,7 @@ from rovrl.records import read_steps
 
 pytestmark = pytest.mark.slow
 
-CHANNEL = {"scale_source": "lagged", "credit_bound": "adaptive"}  # the lagged scale takes part in every advantage
+CHANNEL = {"scale_source": "lagged", "credit_bound": "adaptive", "faults": "reject"}  # all of the state takes part
 
 
 def noisy(rewards, generation):

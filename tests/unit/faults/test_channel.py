@@ -149,3 +149,15 @@ def test_odd_batches_are_finite_and_quiet(rewards, ids):
     assert info.advantages.isfinite().all()
     assert not info.rejected.any()
     json.dumps(run.state_dict(), allow_nan=False)
+
+
+def test_the_notes_of_a_step_name_the_rejected_responses_as_plain_values():
+    rewards, hit, ids = batch()
+    notes = json.loads(json.dumps(rovrl.explain(rewards, ids, GUARDED).notes, allow_nan=False))
+    (found,) = notes["faults"]
+    assert found["rejected"] == hit.nonzero().squeeze(-1).tolist()
+    assert 0.5 < found["thresholds"]["above"] < 18.6
+    clean, _, ids = batch(rate=0.0)
+    (found,) = rovrl.explain(clean, ids, GUARDED).notes["faults"]
+    assert found == {"rejected": [], "thresholds": {"above": None, "below": None}}
+    assert "faults" not in rovrl.explain(clean, ids).notes

@@ -107,9 +107,8 @@ def gathered_generation(trainer: Any, rewards: Tensor, labels: Sequence[str], in
     else:
         has_reference = (info.finite_size >= 2) & (trainer.args.advantage in FORMULAS)
         reference = torch.where(has_reference, info.reference, torch.nan)
-        notes |= {"partition_seed": trainer.reward_run.partition_seed(), "scale_source": info.scale_source}
+        notes |= info.notes | {"partition_seed": trainer.reward_run.partition_seed()}
         notes["blocks"] = {size: blocks.members for size, blocks in info.blocks.items()}
-        notes["reward_channel"] = info.channel.to_dict()
     log = {name: list(trainer._logs[name])[-count:] for name in ("prompt", "completion", "advantages")}
     return Generation(
         step=trainer._generation,

@@ -71,7 +71,7 @@ class Publisher:
         rows = {
             "step": step,
             "settings": self.settings,
-            "notes": {"reward_channel": result.channel.to_dict(), "scale_source": result.scale_source},
+            "notes": result.notes,
             "references": {
                 str(uid): float(reference)
                 for uid, reference, scored in zip(groups, result.reference, result.finite_size, strict=True)
