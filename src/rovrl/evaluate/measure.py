@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rovrl.errors import RovrlError
 from rovrl.tasks import govreport, math, toolcall
 from rovrl.tasks.catalog import Example
 
 Metrics = dict[str, float]
+_ATTEMPTS = 3
 
 
 def accuracy(examples: Sequence[Example], completions: Sequence[str]) -> list[Metrics]:
-    """1 where math-verify accepts the final answer."""
-    found = math.scores(completions, [example["answer"] for example in examples])
-    return [{"accuracy": value} for value in found]
+    """1 where math-verify accepts the final answer; a RovrlError, and not 0, if the verifier keeps failing."""
+    answers = [example["answer"] for example in examples]
+    for _ in range(_ATTEMPTS):
+        found = math.verdicts(completions, answers)  # what was judged is remembered: only failures are asked again
+        if all(verdict.judged for verdict in found):
+            return [{"accuracy": float(verdict.accepted)} for verdict in found]
+    reasons = [verdict.reason for verdict in found if not verdict.judged]
+    raise RovrlError(
+        f"{len(reasons)} answers could not be judged ({', '.join(sorted(set(reasons)))}): what is finished is kept, repeat the "
+        "command to go on"
+    )
 
 
 def summary_overlap(examples: Sequence[Example], completions: Sequence[str]) -> list[Metrics]:

@@ -9,16 +9,20 @@ ROVRL_FACT_SPLITTER, ROVRL_FACT_DEVICE; or they are served elsewhere (`rovrl.tas
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rovrl.errors import require
 from rovrl.tasks.chat import as_text
 from rovrl.tasks.longdocfact import FactSettings, LongDocFACTScore
+
+if TYPE_CHECKING:
+    from rovrl.tasks.remote import HttpReward
 
 PROMPT = "Summarize the following government report.\n\n{report}\n\nSummary:"
 PROMPT_WORDS = 10_000
@@ -76,35 +80,48 @@ def settings_from_environment() -> FactSettings:
     return replace(FactSettings(), **{name: value for name, value in chosen.items() if value})
 
 
-def factuality(reports: Sequence[object], summaries: Sequence[object]) -> list[float | None]:
+def factuality(reports: Sequence[object], summaries: Sequence[object], **columns: Any) -> list[float | None]:
     """LongDocFACTScore of each summary given its whole report; the models are loaded at the first call.
 
     With ROVRL_FACT_URL a server computes it, and a score that fails is None.
     """
-    url = os.environ.get(URL_VARIABLE)
-    if url:
-        from rovrl.tasks.reward_model import served
-
-        return served(url)(reports, summaries)
+    if client := _client():
+        return client(reports, summaries, **columns)
     return [*(_scorer or configure())(reports, summaries)]
+
+
+def _client() -> HttpReward | None:
+    url = os.environ.get(URL_VARIABLE)
+    if not url:
+        return None
+    from rovrl.tasks.reward_model import served
+
+    return served(url)
 
 
 def govreport_reward(
     prompts: Sequence[object] = (), completions: Sequence[object] = (), report: Sequence[object] = (), **columns: Any
 ) -> list[float | None]:
     """The rewards of a batch, as TRL calls it; the dataset's column `report` holds the whole documents."""
-    return factuality(report, completions)
+    return factuality(report, completions, **columns)
 
 
-def compute_score(
+async def compute_score(
     data_source: object, solution_str: str, ground_truth: object, extra_info: Any = None, **kwargs: Any
 ) -> float:
-    """The reward of one response, as verl calls it; `extra_info["report"]` holds the document, `ground_truth` the reference."""
+    """The reward of one response, as verl awaits it; `extra_info["report"]` holds the document, `ground_truth` the reference.
+
+    With ROVRL_FACT_URL, responses that are scored at the same time share a request.
+    """
     if not extra_info or "report" not in extra_info:
         raise ValueError(
             'extra_info["report"] is missing: make the parquet file with `python -m rovrl.tasks.prepare govreport`'
         )
-    found = factuality([extra_info["report"]], [solution_str])[0]
+    report = extra_info["report"]
+    if client := _client():
+        found = await client.one(report, solution_str)
+    else:
+        found = (await asyncio.to_thread(factuality, [report], [solution_str]))[0]
     return math.nan if found is None else found
 
 

@@ -1,5 +1,6 @@
 """Each task from raw data to an evaluated model: prepared data, rollout, reward, update, evaluation; and a kill on the way."""
 
+import asyncio
 import json
 import os
 import signal
@@ -143,7 +144,7 @@ def test_a_served_longdocfactscore_is_the_one_computed_here(tmp_path, monkeypatc
         summaries = ["The coast guard bought ships.", "Rain was scarce. An audit is needed."]
         monkeypatch.setenv("ROVRL_FACT_URL", url)
         served = govreport.govreport_reward(completions=summaries, report=[REPORT, REPORT])
-        by_verl = govreport.compute_score("govreport", summaries[1], "", extra_info={"report": REPORT})
+        by_verl = asyncio.run(govreport.compute_score("govreport", summaries[1], "", extra_info={"report": REPORT}))
         monkeypatch.delenv("ROVRL_FACT_URL")
         for name, value in models.items():
             monkeypatch.setenv(name, value)

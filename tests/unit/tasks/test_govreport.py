@@ -1,5 +1,6 @@
 """ROUGE and LongDocFACTScore: the latter with the real MiniLM and a small random BART."""
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from rouge_score import rouge_scorer
 
+from reward_servers import running
 from rovrl.errors import RovrlError
 from rovrl.tasks import govreport
 from rovrl.tasks.longdocfact import FactSettings, LongDocFACTScore
@@ -153,10 +155,10 @@ def test_trl_and_verl_call_the_same_score(bart, monkeypatch):
     by_trl = govreport.govreport_reward(
         prompts=["?"], completions=[[{"role": "assistant", "content": summary}]], report=[REPORT]
     )
-    by_verl = govreport.compute_score("govreport", summary, "reference", extra_info={"report": REPORT})
+    by_verl = asyncio.run(govreport.compute_score("govreport", summary, "reference", extra_info={"report": REPORT}))
     assert by_trl == [pytest.approx(by_verl)]
     with pytest.raises(ValueError, match=r"extra_info\[\"report\"\] is missing"):
-        govreport.compute_score("govreport", summary, "reference")
+        asyncio.run(govreport.compute_score("govreport", summary, "reference"))
 
 
 def test_the_prompt_shows_only_so_much_of_a_report():
@@ -169,3 +171,16 @@ def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path):
         LongDocFACTScore(FactSettings(embedder=str(Path(tmp_path) / "nowhere")))
     with pytest.raises(ValueError, match="splitter must be one of"):
         FactSettings(splitter="guess")
+
+
+def test_verls_summaries_go_to_the_server_in_batches(monkeypatch):
+    with running() as server:
+        monkeypatch.setenv("ROVRL_FACT_URL", server.url)
+
+        async def rollout():
+            asked = (govreport.compute_score("", "x" * n, "", extra_info={"report": REPORT}) for n in range(40))
+            return await asyncio.gather(*asked)
+
+        assert asyncio.run(rollout()) == [float(n) for n in range(40)]
+        assert sum(server.sizes) == 40
+        assert len(server.sizes) < 10

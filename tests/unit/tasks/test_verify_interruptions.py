@@ -5,10 +5,12 @@ import random
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
 from rovrl.errors import RovrlError
+from rovrl.evaluate.measure import accuracy
 from rovrl.tasks import math
 from rovrl.tasks.verify import Verdict, VerifierPool
 
@@ -172,24 +174,44 @@ def test_a_killed_process_costs_no_verdict():
             assert accepted(pool.verify(QUARTERS)) == RIGHT
 
 
-def test_a_verifier_that_is_killed_every_time_gives_no_verdict_and_that_is_not_remembered(monkeypatch):
+@contextmanager
+def kept_failing(pool):
+    """Has every child that judges killed, ten times a second."""
+    stop = threading.Event()
+
+    def keep_killing():
+        while not stop.wait(0.1):
+            for pid in pool.pids():
+                os.kill(pid, signal.SIGUSR1)
+
+    killer = threading.Thread(target=keep_killing)
+    killer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        killer.join()
+
+
+def test_an_evaluation_does_not_count_an_answer_that_could_not_be_judged_as_wrong(monkeypatch):
     math._memory.clear()
     with VerifierPool(1, time_limit=20.0) as pool:
         pool.verify(QUARTERS)
-        stop = threading.Event()
+        monkeypatch.setattr(math, "shared_pool", lambda: pool)
+        with (
+            kept_failing(pool),
+            pytest.raises(RovrlError, match=r"1 answers could not be judged .* repeat the command"),
+        ):
+            accuracy([{"answer": "0.25"}], [TOWER[0]])
+        assert accuracy([{"answer": "0.25"}], [QUARTERS[0][0]]) == [{"accuracy": 1.0}]
 
-        def keep_killing():
-            while not stop.wait(0.1):
-                for pid in pool.pids():
-                    os.kill(pid, signal.SIGUSR1)  # has the child under way killed
 
-        killer = threading.Thread(target=keep_killing)
-        killer.start()
-        try:
+def test_a_verifier_that_is_killed_every_time_gives_no_verdict_and_that_is_not_remembered():
+    math._memory.clear()
+    with VerifierPool(1, time_limit=20.0) as pool:
+        pool.verify(QUARTERS)
+        with kept_failing(pool):
             verdict = math.verdicts([TOWER[0]], ["0.25"], pool=pool)[0]
-        finally:
-            stop.set()
-            killer.join()
         assert verdict == Verdict(False, "the verifier was killed", judged=False)
         assert math._memory.recall(TOWER, pool) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from rovrl.tasks.remote.protocols import PROTOCOLS, Protocol, Render, renderer
 from rovrl.tasks.remote.tally import Tally
 from rovrl.tasks.remote.transport import Transport
 
+logger = logging.getLogger("rovrl")
+_TELLING = 60.0  # seconds between two warnings
 _LINGER = 0.02  # seconds for which a single question waits for company
 
 
@@ -60,6 +63,7 @@ class HttpReward:
         self.breaker = Breaker()
         self._answered = False  # the server has given a score once
         self._silent_since: float | None = None
+        self._told_until = 0.0
         secret = {"Authorization": f"Bearer {token}"} if token else {}
         self._transport = Transport(
             self.url, {**secret, **(headers or {})}, self.limits.timeout, self.limits.requests, max_answer
@@ -116,11 +120,21 @@ class HttpReward:
             self.last = call.tally
             self.tally.add(call.tally)
             self.last_error = str(call.last_failure or self.last_error)
+            self._tell(call.tally)
         if not self._answered and call.tally.missing["refused"] == len(items):
             raise RovrlError(
                 f"the reward server {self.url} refuses every request ({self.last_error}): check that it speaks this protocol"
             )
         return call.scores
+
+    def _tell(self, tally: Tally) -> None:
+        """One line a minute about what is missing; where no trainer logs the metrics it is the only sign."""
+        if tally.missing and time.monotonic() >= self._told_until:
+            self._told_until = time.monotonic() + _TELLING
+            reasons = ", ".join(f"{count} {reason}" for reason, count in tally.missing.most_common())
+            logger.warning(
+                f"{self.url}: {tally.missing.total()} of {tally.asked} scores are None ({reasons}); {self.last_error}"
+            )
 
     async def _until_silence(self, call: Call) -> None:
         """Runs the call; a RovrlError if the server has then given no score for `patience` seconds, or on the way."""
