@@ -167,12 +167,15 @@ def _dense(name: str) -> Advantage:
         given = None if name == "loo" else blocks
         partitions = Partitions(channel, generator) if given is None else GivenBlocks(channel, given)
         rows = values.reshape(-1, size)
-        if channel.faults == "bound" and size >= 2 and bool(rows.sum().isfinite()):  # no gaps: no bookkeeping of groups
+        ids = torch.arange(len(rows)).repeat_interleave(size)
+        faults = find_faults(rows.flatten(), ids, len(rows)) if channel.faults == "reject" else None
+        whole = size >= 2 and bool(rows.sum().isfinite()) and (faults is None or not bool(faults.rejected.any()))
+        if whole:  # no gaps: no bookkeeping of groups
             found = _of_whole_groups(rows.double(), name, channel, partitions)
             if found is not None:
                 return found.to(values.dtype).view(values.shape)
-        ids = torch.arange(len(rows)).repeat_interleave(size)
-        return explain_groups(rows.flatten(), ids, channel, partitions, name).advantages.view(values.shape)
+        info = explain_groups(rows.flatten(), ids, channel, partitions, name, faults=faults)
+        return info.advantages.view(values.shape)
 
     advantage.__name__ = name
     advantage.__doc__ = f"Advantages of groups on the last axis: {FORMULAS[name].__doc__}"

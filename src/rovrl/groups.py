@@ -49,6 +49,11 @@ def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
         raise ValueError(
             f"group_ids must be one id per response, not the text {group_ids!r}: write [{group_ids!r}] * n"
         )
+    if isinstance(group_ids, Tensor) and group_ids.shape == (n,) and n and not group_ids.dtype.is_floating_point:
+        numbers = group_ids.detach().cpu().numpy()
+        if (numbers[1:] >= numbers[:-1]).all():  # one group after the other: no list of ids is needed
+            codes = np.append(0, np.cumsum(numbers[1:] != numbers[:-1]))
+            return torch.from_numpy(codes), int(codes[-1]) + 1
     as_list = getattr(group_ids, "tolist", None)  # tensors, arrays, columns of pandas
     ids: list[Any] = list(group_ids) if as_list is None else as_list()
     if len(ids) != n:

@@ -20,7 +20,7 @@ examples:
   rovrl audit rollouts.parquet --reward-column score --group-column prompt_id --out audit
   rovrl audit outputs/run --threshold tied_groups=0.5 --threshold contrast_lost=0.01     # for CI: exit status 1 above them
   rovrl audit outputs/run --expect range=0:1  # what the reward is meant to be, so that the audit need not guess
-  rovrl audit --compare outputs/a outputs/b   # two runs, paired where the prompts match, with intervals
+  rovrl audit --compare outputs/a outputs/b --out compared     # runs side by side; exit status 1 if one is clearly worse
   rovrl audit --fault-matrix                  # which planted faults are found, and how often a clean run is accused
 
 exit status: 0 healthy, 1 findings above thresholds, 2 unusable input, 3 a crash or not enough memory.
@@ -49,7 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="what the reward is meant to be: rare-bonus, rare-penalty, range=LOW:HIGH (may be repeated)",
     )
-    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two runs instead")
+    parser.add_argument(
+        "--compare",
+        nargs="+",
+        metavar="RUN",
+        help="compare two or more runs with the first instead; --out writes a page",
+    )
     parser.add_argument(
         "--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found"
     )
@@ -129,7 +134,10 @@ def _compare(args: argparse.Namespace) -> int:
     with progress_bar("audit") as progress:
         result = compare(*args.compare, progress=progress, **_options(args))
     print(json.dumps(result.to_dict(), allow_nan=False) if args.json else result.show())
-    return 0
+    if args.out is not None and not args.no_page:
+        html, data = result.write(args.out)
+        print(f"\nPage: {html}\nJSON: {data}", file=sys.stderr if args.json else sys.stdout)
+    return result.status
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from rovrl.robust.outliers.gaps import WIDTHS, Cut, cuts
 ERROR = 0.05
 """The declared error rate of one call, shared by all its tests (a quarter for each side, half for both together) and their
 thresholds: the chance that verdicts dispersed like ordinary ones are taken for faults."""
-MISSED = 0.01
+MISSED = 0.03
 """Likewise the chance that faults are found dispersed, and kept."""
-LEAST = 4.0
-"""No reward nearer to its group's center than this many units is a fault."""
+LEAST, LEAST_IN_SMALL = 4.0, 12.0
+"""No reward nearer to its group's center than this many units is a fault; the second in groups of fewer than eight."""
 MOST = 0.5
 """No more than this share of all responses is a fault on one side."""
 SMALLEST = 4
@@ -65,13 +65,15 @@ def search(groups: SortedGroups, residual: np.ndarray, unit: float, design: Desi
 def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design) -> tuple[Side, Side]:
     """What is shown above and below by the hits of both sides together, for batches too small to show it for each.
 
-    Hits on both sides have twice the number, and they have to meet in the same groups as often as chance makes them.
+    Hits on both sides have twice the number. They have to meet in the same groups as often as chance makes them, and neither
+    side may look dispersed by itself: of several levels of merit the middle one has others on both sides.
     """
     evidence, found = _evidence(groups, np.abs(residual), unit, design, ERROR / 2)
     for cut in found if design.mean_size >= LAYERED else found[:1]:
         far = (evidence.residual >= cut.at) & (design.sizes > 0)[groups.group]
         up, down = (groups.count(far & (sign * residual > 0)).astype(float) for sign in (1, -1))
-        if evidence.even_not_ordinary(up + down, displaced=False) and evidence.meets(up, down):
+        unsuspicious = all(evidence.chance_of(counts) >= UNSUSPICIOUS for counts in (up, down, up + down))
+        if unsuspicious and evidence.even_not_ordinary(up + down, displaced=False) and evidence.meets(up, down):
             return evidence.measured(cut.threshold, up), evidence.measured(cut.threshold, down)
     return Side(), Side()
 
@@ -79,11 +81,16 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
 def _evidence(
     groups: SortedGroups, residual: np.ndarray, unit: float, design: Design, error: float
 ) -> tuple[_Evidence, list[Cut]]:
-    """The candidates on the positive side of the residuals, and the cuts among them that share the error rate."""
-    candidates = np.flatnonzero((residual > unit * LEAST / WIDTHS[-1]) & (design.sizes > 0)[groups.group])
-    candidates = candidates[np.argsort(-residual[candidates], kind="stable")]
-    found = cuts(residual[candidates], LEAST * unit, MOST * float(design.members.sum()))
-    return _Evidence(groups, residual, design, groups.group[candidates], error / max(len(found), 1)), found
+    """The hits on the positive side of the residuals, and the cuts among them that share the error rate."""
+    least = unit * (LEAST if design.mean_size >= LAYERED else LEAST_IN_SMALL)
+    candidates = np.flatnonzero(residual > least / WIDTHS[-1])
+    candidates = candidates[design.sizes[groups.group[candidates]] > 0]
+    beyond = residual[candidates] > least
+    far = candidates[beyond]
+    far = far[np.argsort(-residual[far], kind="stable")]
+    nearer = np.sort(residual[candidates[~beyond]])[::-1] if len(far) else residual[:0]
+    found = cuts(np.concatenate([residual[far], nearer]), least, MOST * float(design.members.sum())) if len(far) else []
+    return _Evidence(groups, residual, design, groups.group[far], error / max(len(found), 1)), found
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,10 @@ class _Evidence:
         hits = float(counts.sum())
         return dispersion.ordinary(found, expected, hits, self.design, displaced=displaced) <= self.level
 
+    def chance_of(self, counts: np.ndarray) -> float:
+        """The p-value: how often chance makes as many pairs in one group, or more."""
+        return dispersion.overdispersion(dispersion.pairs(counts), self.chance(counts))
+
     def chance(self, counts: np.ndarray) -> dispersion.Moments:
         """What chance would do with as many hits in each stratum."""
         return dispersion.chance(self.design.by_stratum(counts), self.design)
@@ -150,8 +161,7 @@ class _Evidence:
         if cut.hits > (1 + REMAINDER) * shown.hits:
             return False
         counts = self.counts(shown.hits, cut.hits)
-        p_value = dispersion.overdispersion(dispersion.pairs(counts), self.chance(counts))
-        return p_value >= UNSUSPICIOUS and self.shows(0, cut, None)
+        return self.chance_of(counts) >= UNSUSPICIOUS and self.shows(0, cut, None)
 
     def side(self, cut: Cut) -> Side:
         """The threshold with the dispersion of what lies beyond it."""

@@ -38,7 +38,9 @@ def find_faults(
     """
     finite = rewards.isfinite().cpu().numpy()
     values = rewards.detach().double().cpu().numpy()[finite]
-    _, codes = np.unique(group.cpu().numpy()[finite], return_inverse=True)
+    codes = group.cpu().numpy()[finite]
+    if not np.bincount(codes, minlength=num_groups).all():  # a group without a finite reward
+        _, codes = np.unique(codes, return_inverse=True)
     earlier = window.steps if window is not None else []
     values, codes, strata = _joined(values, codes, earlier)
     rejected = torch.zeros(len(rewards), dtype=torch.bool)

@@ -1,1 +1,4 @@
-"""Stress tests of the two statistics, on the paper's protocol or on the records of a run: `rovrl stress rewards | ratios`."""
+"""Stress tests of the two statistics, on the paper's protocol, on the records of a run, or in simulated worlds.
+
+`rovrl stress rewards | ratios | alignment`
+"""

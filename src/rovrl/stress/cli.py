@@ -1,4 +1,7 @@
-"""`rovrl stress rewards PATH [--suggest]`, `rovrl stress ratios PATH`: the paper's stress protocols on your own records."""
+"""`rovrl stress rewards PATH [--suggest]`, `rovrl stress ratios PATH`: the paper's stress protocols on your own records.
+
+`rovrl stress alignment`: every method in simulated worlds whose truth is known.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from rovrl.errors import RovrlError
 from rovrl.output.intervals import shared_draws
 from rovrl.output.progress import progress_bar
 from rovrl.scales import ADAPTIVE_BOUND, ADAPTIVE_FLOOR
+from rovrl.stress import worlds_cli as worlds
 from rovrl.stress.measured import rows_for
 from rovrl.stress.ratios import conditions, draw_positions
 from rovrl.stress.recorded import recorded_steps, reward_groups
@@ -24,14 +28,16 @@ examples:
   rovrl stress rewards runs/mine/records            one reward moved by 16 σ: what is left of the contrast?
   rovrl stress rewards runs/mine/records --suggest  which credit bound fits these rewards
   rovrl stress ratios runs/mine/records --step 18   spikes and bursts of token log-ratios
+  rovrl stress alignment                            every method in worlds whose truth is known
+  rovrl stress alignment --world spikes --rate 0.25 --group 8 --contrast 0.5
 PATH is a record set of `rovrl train` or of RoVRTrainer(record_dir=...); a verl run is joined by `rovrl.records.join`.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `rovrl stress`."""
-    parser.add_argument("statistic", choices=["rewards", "ratios"])
-    parser.add_argument("path", type=Path, help="directory of records")
+    parser.add_argument("statistic", choices=["rewards", "ratios", "alignment"])
+    parser.add_argument("path", type=Path, nargs="?", help="rewards, ratios: directory of records")
     parser.add_argument(
         "--alpha", type=float, default=16.0, help="rewards: size of the contamination in σ (default: 16)"
     )
@@ -40,10 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replicates", type=int, default=500, help="bootstrap replicates (default: 500)")
     parser.add_argument("--seed", type=int, default=20250904)
     parser.add_argument("--json", action="store_true", help="as JSON")
+    worlds.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table; 0."""
+    if args.statistic == "alignment":
+        return worlds.run(args)
+    if args.path is None:
+        raise RovrlError(
+            f"rovrl stress {args.statistic} needs a directory of records, such as RUN/records of rovrl train"
+        )
     if not args.path.exists():
         raise RovrlError(f"{args.path} does not exist; give a directory of records (rovrl train writes RUN/records)")
     if args.replicates < 1:

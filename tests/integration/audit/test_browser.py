@@ -12,7 +12,7 @@ import torch
 
 import audit_dumps
 import rovrl
-from rovrl.audit import audit
+from rovrl.audit import audit, compare
 from rovrl.audit.show.payload import _one_setting, _ratio_settings
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.partition import partition
@@ -426,6 +426,26 @@ def test_text_has_a_contrast_of_at_least_4_5_and_every_control_a_name(browser, w
             "dark" if theme == "light" else "light"
         )
         assert watched.page.evaluate(CONTRAST) == []
+
+
+def test_the_comparison_shows_the_same_prompt_of_both_runs_as_text_and_loads_nothing(browser, tmp_path):
+    scores = audit_dumps.rewards(24)
+    one = audit_dumps.verl(tmp_path / "a", scores)
+    two = audit_dumps.verl(tmp_path / "b", scores - 1, texts=audit_dumps.HOSTILE)
+    html, data = compare(one, two).write(tmp_path / "out")
+    with Watched(browser, html) as watched:
+        page = watched.page
+        assert page.evaluate("window.rovrlAudit.doc") == json.loads(data.read_text())
+        assert page.locator("#verdict-title").inner_text() == "Clearly worse than A: mean reward in B"
+        page.locator(".pair-box summary").first.click()
+        assert page.locator(".pair-box[open] .side svg").count() == 2
+        page.evaluate("document.querySelectorAll('.side details').forEach((d) => { d.open = true; })")
+        page.locator("#metric").select_option("length")
+        assert page.locator("#curves polyline").count() == 2
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate(CONTRAST) == []
+        assert watched.errors == []
+        assert watched.requests == [html.as_uri()]
 
 
 def test_a_phone_shows_the_page_without_sideways_scrolling(browser, written):

@@ -165,13 +165,13 @@ def test_runs_without_common_prompts_are_compared_group_by_group(tmp_path):
 
 
 def test_the_intervals_cover_the_truth_about_as_often_as_they_say():
-    from rovrl.audit.compare import _paired
+    from rovrl.audit.compare.differences import paired
 
     generator = np.random.default_rng(0)
     hits = 0
     for _ in range(200):
         x = generator.normal(0, 1, 50)
-        found = _paired("mean_reward", x, x + generator.normal(0.3, 0.5, 50))
+        found = paired("mean_reward", x, x + generator.normal(0.3, 0.5, 50))
         hits += found.low <= 0.3 <= found.high
     assert 0.88 <= hits / 200 <= 0.99  # 95 % ± 3 standard errors, less a little for the bootstrap at 50
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,26 +33,33 @@ def write(result: AuditResult, directory: Path, groups: int = 5000) -> tuple[Pat
     """Writes audit.html and audit.json into `directory`; their paths. Both hold the same document."""
     document = result.to_dict(groups)
     html, data = directory / "audit.html", directory / "audit.json"
-    try:
+    with unwritable(directory):
         directory.mkdir(parents=True, exist_ok=True)
         write_text(data, json.dumps(document, allow_nan=False, separators=(",", ":")))
         write_text(html, render(document))
+    return html, data
+
+
+@contextmanager
+def unwritable(directory: Path) -> Iterator[None]:
+    """Turns what goes wrong while writing into a sentence."""
+    try:
+        yield
     except OSError as error:
         raise RovrlError(
             f"cannot write the audit into {directory}: {error.strerror or error}; name another place with --out"
         ) from error
-    return html, data
 
 
-def render(document: dict[str, Any]) -> str:
+def render(document: dict[str, Any], page_file: str = "page.html", scripts: Sequence[str] = SCRIPTS) -> str:
     """The page as text, pure ASCII."""
-    style, script = _file("page.css"), "\n".join(_file(name) for name in SCRIPTS)
+    style, script = _file("page.css"), "\n".join(_file(name) for name in scripts)
     data = json.dumps(document, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'sha256-{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    page = _file("page.html")
+    page = _file(page_file)
     for name, text in (("policy", policy), ("style", style), ("script", script), ("data", data)):
         page = page.replace("{{" + name + "}}", text, 1)
     return page
