@@ -111,7 +111,7 @@ def choose(name: str) -> Callable[..., Engine]:
 
 def load_causal(model: str, device: str) -> tuple[Any, Any]:
     """Tokenizer (padding on the left) and model, ready to generate."""
-    transformers = require("transformers", extra="train")
+    transformers = require("transformers", extra="tasks")
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(model, padding_side="left")
         loaded = transformers.AutoModelForCausalLM.from_pretrained(model, dtype="auto")

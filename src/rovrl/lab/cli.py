@@ -88,6 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains what the arguments ask for; 0 when everything is finished."""
     if args.config:
+        for package in ("trl", "transformers", "datasets"):
+            require(package, extra="train")
         from rovrl.train import custom
 
         _refuse_embedded_options(args)

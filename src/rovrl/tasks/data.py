@@ -40,7 +40,7 @@ def find_local(name: str, where: Path) -> Path:
 
 def hub_rows(hub: str, split: str, config: str | None = None) -> list[Row]:
     """The rows of a Hub data set (downloaded once, then cached by `datasets`)."""
-    datasets = require("datasets", extra="train")
+    datasets = require("datasets", extra="tasks")
     try:
         return list(datasets.load_dataset(hub, config, split=split))
     except (
