@@ -34,11 +34,11 @@ def generator() -> torch.Generator:
 def gradient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to differentiate SoftRoVR, the implicit one with its fused kernel and without."""
     name, _, kernel = request.param.partition("-")
-    monkeypatch.setenv("ROVRL_KERNEL", kernel or "auto")
+    monkeypatch.setenv("ROVRL_KERNEL", kernel or "numba")
     return name
 
 
-@pytest.fixture(params=["auto", "eager"])
+@pytest.fixture(params=["numba", "eager"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The reward side computed by its fused kernel where there is one, and in plain torch."""
     monkeypatch.setenv("ROVRL_KERNEL", request.param)

@@ -56,7 +56,7 @@ def credit(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
         advantages, scale = bounded_rows(rewards, reference, *numbers)
         return Credit(advantages, reference, scale, nu)
     shaped = credit_map(_residual(rewards, reference), _number(channel.credit_bound))
-    scale = _root_mean_square(shaped, _number(channel.credit_floor) ** 2)
+    scale = _root_mean_square(shaped, _number(channel.credit_floor))
     return Credit(shaped / scale.unsqueeze(-1), reference, scale, nu)
 
 
@@ -67,7 +67,7 @@ def center(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
     """
     reference, nu = reference_parts(rewards, blocks, channel)
     residual = _residual(rewards, reference)
-    scale = _root_mean_square(residual, GRPO_EPSILON)
+    scale = _root_mean_square(residual, GRPO_EPSILON**0.5)
     return Credit(residual / scale.unsqueeze(-1), reference, scale, nu)
 
 
@@ -103,7 +103,7 @@ def _leave_one_out(rewards: Tensor, blocks: Blocks, channel: RewardChannel, floo
     rest = without_each(rewards)
     reference = reference_row_by_row(rest, blocks, channel)
     residual = (rest - reference.unsqueeze(-1)).clamp(*_finite_range(rest))
-    return reference, _root_mean_square(residual, floor**2)
+    return reference, _root_mean_square(residual, floor)
 
 
 def _floor_of_others(rewards: Tensor, channel: RewardChannel) -> Tensor:
@@ -127,14 +127,14 @@ def _finite_range(x: Tensor) -> tuple[float, float]:
     return torch.finfo(x.dtype).min, torch.finfo(x.dtype).max
 
 
-def _root_mean_square(u: Tensor, floor: float | Tensor) -> Tensor:
-    """{floor + mean u²}^½ along the last axis; squares are taken relative to the largest, so that none overflows.
+def _root_mean_square(u: Tensor, least: float | Tensor) -> Tensor:
+    """{least² + mean u²}^½ along the last axis; squares are taken relative to the largest, so that none overflows.
 
-    `floor` is one number or one per row.
+    `least` is one number or one per row.
     """
-    largest = u.abs().amax(-1, keepdim=True).clamp(min=1.0)
-    mean = ((u / largest) ** 2).mean(-1) + floor / largest.squeeze(-1) / largest.squeeze(-1)
-    return largest.squeeze(-1) * mean.sqrt()
+    least = torch.as_tensor(least, dtype=u.dtype, device=u.device)
+    largest = torch.maximum(u.abs().amax(-1).clamp(min=1.0), least)
+    return largest * (((u / largest.unsqueeze(-1)) ** 2).mean(-1) + (least / largest) ** 2).sqrt()
 
 
 def _number(value: float | str) -> float:

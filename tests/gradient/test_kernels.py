@@ -138,6 +138,7 @@ def test_func_grad_under_vmap_is_the_rows_own_gradient(generator):
     torch.testing.assert_close(each, leaf.grad, atol=0, rtol=0)
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, on the first jvp
 def test_a_second_derivative_is_refused_with_a_sentence(generator):
     x = noise(generator).requires_grad_()

@@ -24,6 +24,7 @@ from rovrl.integrations.environment import RATIO, REWARD, channels
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, clipped_objective
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.run import RewardRun
+from rovrl.robust.kernels import compiled
 from rovrl.weight import gspo_mean, soft_rovr
 
 
@@ -69,7 +70,8 @@ def policy_loss(
     mask = mask.bool()
     with torch.autocast(device_type=log_probs.device.type, enabled=False):
         log_ratios = torch.where(mask, log_probs.float() - old_log_probs.float(), 0.0)
-        log_weight = soft_rovr(log_ratios, mask, channel)
+        with compiled():
+            log_weight = soft_rovr(log_ratios, mask, channel)
         credit = torch.where(mask, advantages.float(), 0.0)
         losses = -clipped_objective(log_weight.unsqueeze(-1).expand_as(log_ratios), credit, *clip)
     per_response = credit.sum(-1) / mask.sum(-1).clamp(min=1)

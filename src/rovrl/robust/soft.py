@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from rovrl.robust.centers import sandwich_scale, smooth_median
 from rovrl.robust.correction import soft_correction
+from rovrl.robust.once import FIRST_ONLY, REVERSE_ONLY, folded
 from rovrl.robust.score import scaled_residuals
 from rovrl.robust.settings import SoftSettings
 from rovrl.robust.solve import m_root
@@ -130,26 +130,46 @@ class _Implicit(torch.autograd.Function):
         ctx.settings = settings
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad: Tensor, *_):  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, mask, centers, coefficients = ctx.saved_tensors
-        layout = contiguous_layout(mask, ctx.settings.num_blocks, ctx.settings.min_block)
-        values = layout.gather(x)
-        psi, slope, bend = _derivatives(values, centers, layout.mask, ctx.settings.score_width)
-        alpha, beta, gamma = (c.unsqueeze(-1) for c in coefficients.unbind(-1))
-        local = torch.where(layout.mask, alpha * slope + beta * psi * slope + gamma * bend, 0.0)
-        flat = torch.zeros_like(x).scatter_add(-1, layout.index.flatten(1), local.flatten(1))
-        return flat * grad.unsqueeze(-1), None, None
+        return _Adjoint.apply(grad, *ctx.saved_tensors, ctx.settings), None, None
+
+    @staticmethod
+    def jvp(ctx, *_):
+        raise NotImplementedError(REVERSE_ONLY)
 
     @staticmethod
     def vmap(info, in_dims, x: Tensor, mask: Tensor, settings: SoftSettings):
-        batch = info.batch_size
-        rows, keep = (
-            t.movedim(d, 0) if d is not None else t.expand(batch, *t.shape)
-            for t, d in zip((x, mask), in_dims[:2], strict=True)
-        )
-        outputs = _Implicit.apply(rows.flatten(0, 1), keep.flatten(0, 1), settings)
-        return tuple(t.unflatten(0, (batch, -1)) for t in outputs), (0, 0, 0)  # pyright: ignore[reportOptionalIterable]
+        rows, keep = (folded(t, d, info.batch_size) for t, d in zip((x, mask), in_dims[:2], strict=True))
+        outputs = _Implicit.apply(rows, keep, settings)
+        return tuple(t.unflatten(0, (info.batch_size, -1)) for t in outputs), (0, 0, 0)  # pyright: ignore[reportOptionalIterable]
+
+
+class _Adjoint(torch.autograd.Function):
+    """The pass over the elements as a function of its own, so that vmap reaches it and a second derivative meets a sentence."""
+
+    @staticmethod
+    def forward(grad: Tensor, x: Tensor, mask: Tensor, centers: Tensor, coefficients: Tensor, settings: SoftSettings):
+        layout = contiguous_layout(mask, settings.num_blocks, settings.min_block)
+        values = layout.gather(x)
+        psi, slope, bend = _derivatives(values, centers, layout.mask, settings.score_width)
+        alpha, beta, gamma = (c.unsqueeze(-1) for c in coefficients.unbind(-1))
+        local = torch.where(layout.mask, alpha * slope + beta * psi * slope + gamma * bend, 0.0)
+        flat = torch.zeros_like(x).scatter_add(-1, layout.index.flatten(1), local.flatten(1))
+        return flat * grad.unsqueeze(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError(FIRST_ONLY)
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        *tensors, settings = inputs
+        rows = [folded(t, d, info.batch_size) for t, d in zip(tensors, in_dims[:-1], strict=True)]
+        return _Adjoint.apply(*rows, settings).unflatten(0, (info.batch_size, -1)), 0  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def _derivatives(values: Tensor, centers: Tensor, mask: Tensor, width: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,6 +20,7 @@ from rovrl.diagnostics import metric
 from rovrl.integrations.hf.state import ResumableTrainer
 from rovrl.loss import MAX_LOG_WEIGHT
 from rovrl.metrics import weight_metrics
+from rovrl.robust.kernels import compiled
 from rovrl.weight import gspo_mean, soft_rovr
 
 WEIGHTS = {"soft_rovr": lambda log_ratios, mask, channel, _: soft_rovr(log_ratios, mask, channel), **baselines.WEIGHTS}
@@ -64,7 +65,8 @@ class RobustTrainer(ResumableTrainer):
         assert self.ratio_channel is not None
         log_ratios = log_probs - (log_probs.detach() if old is None else old)
         mean = gspo_mean(log_ratios, mask)
-        log_weight = WEIGHTS[weight](log_ratios, mask, self.ratio_channel, advantages).clamp(max=MAX_LOG_WEIGHT)
+        with compiled():
+            log_weight = WEIGHTS[weight](log_ratios, mask, self.ratio_channel, advantages).clamp(max=MAX_LOG_WEIGHT)
         if old is not None:
             clip = None if self.loss_type in UNCLIPPED_LOSSES else (self.epsilon_low, self.epsilon_high)
             sum_over_ranks: Any = self.accelerator.reduce

@@ -35,6 +35,7 @@ from rovrl.integrations.verl.settings import (
 from rovrl.integrations.verl.step import current_step, listen
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP, clipped_objective
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
+from rovrl.robust.kernels import compiled
 from rovrl.weight import gspo_mean, soft_rovr
 
 require("verl", extra="verl")
@@ -132,7 +133,8 @@ def rovr_gspo_loss(
     mask = response_mask.bool()
     with torch.autocast(device_type=log_prob.device.type, enabled=False):
         log_ratios = torch.where(mask, log_prob.float() - old_log_prob.float(), 0.0)
-        log_weight = soft_rovr(log_ratios, mask, ratio_channel(config.policy_loss))
+        with compiled():
+            log_weight = soft_rovr(log_ratios, mask, ratio_channel(config.policy_loss))
         per_token = log_weight.unsqueeze(-1).expand_as(log_ratios)
         losses = -clipped_objective(per_token, torch.where(mask, advantages.float(), 0.0), low, high)
         if rollout_is_weights is not None:

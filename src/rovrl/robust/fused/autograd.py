@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rovrl.robust.fused.saved import Saved
+from rovrl.robust.once import FIRST_ONLY, REVERSE_ONLY, folded
 from rovrl.robust.settings import SoftSettings
 
 BACKENDS = {"numba": "rovrl.robust.fused.cpu", "triton": "rovrl.robust.fused.cuda"}
@@ -59,9 +60,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx, *_):
-        raise NotImplementedError(
-            "SoftRoVR has reverse-mode derivatives only, no forward-mode ones (jvp, jacfwd, hessian)"
-        )
+        raise NotImplementedError(REVERSE_ONLY)
 
     @staticmethod
     def vmap(info, in_dims, x: Tensor, mask: Tensor | None, bounds: Tensor | None, settings: SoftSettings, kernel: str):
@@ -70,8 +69,8 @@ class _Solve(torch.autograd.Function):
                 "torch.func.vmap over packed elements: append the rows to one packed tensor instead"
             )
         batch = info.batch_size
-        folded = [_folded(t, d, batch) for t, d in zip((x, mask), in_dims[:2], strict=True)]
-        outputs = _Solve.apply(*folded, None, settings, kernel)
+        rows = [_folded(t, d, batch) for t, d in zip((x, mask), in_dims[:2], strict=True)]
+        outputs = _Solve.apply(*rows, None, settings, kernel)
         return tuple(t.unflatten(0, (batch, -1)) for t in outputs), (0,) * 5  # pyright: ignore[reportOptionalIterable]
 
 
@@ -88,26 +87,21 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *_):
-        raise NotImplementedError(
-            "SoftRoVR has first derivatives only; a second one was asked for (create_graph=True, or grad of grad)"
-        )
+        raise NotImplementedError(FIRST_ONLY)
 
     @staticmethod
     def vmap(info, in_dims, grad, x, mask, bounds, *rest):
         *numbers, kernel = rest
         batch = info.batch_size
-        folded = [_folded(t, d, batch) for t, d in zip((grad, x, mask), in_dims[:3], strict=True)]
+        rows = [_folded(t, d, batch) for t, d in zip((grad, x, mask), in_dims[:3], strict=True)]
         numbers = [_folded(t, d, batch) for t, d in zip(numbers, in_dims[4:-1], strict=True)]
-        out = _Gradient.apply(*folded, bounds, *numbers, kernel)
+        out = _Gradient.apply(*rows, bounds, *numbers, kernel)
         return out.unflatten(0, (batch, -1)), 0  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def _folded(t: Tensor | None, dim: int | None, batch: int) -> Tensor | None:
     """The batch axis merged into the row axis."""
-    if t is None:
-        return None
-    t = t.movedim(dim, 0) if dim is not None else t.expand(batch, *t.shape)
-    return t.flatten(0, 1)
+    return None if t is None else folded(t, dim, batch)
 
 
 for _function in (

@@ -1,5 +1,8 @@
 """Fused paths for the two hot loops, chosen per call: numba on the CPU, Triton on CUDA, plain torch everywhere else.
 
+On the CPU a small input is computed in plain torch, in some twenty milliseconds: compiling takes seconds, which only a loop
+earns back. A trainer says so with `compiled()`. The choice depends on shapes alone, never on what was computed before, so
+that a resumed run computes as the first one did.
 ROVRL_KERNEL=auto|eager|numba|triton overrides the choice for a process, `use_kernel("eager")` for a block of code. All give
 the same results to rounding. Nothing heavy is imported before it is needed.
 """
@@ -21,7 +24,21 @@ VARIABLE = "ROVRL_KERNEL"
 LONGEST_LANE = 512
 """Longer rows gain nothing from standing side by side."""
 
+WORTH_COMPILING = 1 << 13
+"""Numbers in one call from which on the CPU kernels are compiled for it: plain torch would take over 50 ms."""
+
 _chosen: ContextVar[str | None] = ContextVar("rovrl_kernel", default=None)
+_in_a_loop: ContextVar[bool] = ContextVar("rovrl_in_a_loop", default=False)
+
+
+@contextmanager
+def compiled() -> Iterator[None]:
+    """Within the block, which a training loop comes back to, the CPU kernels are compiled for inputs of any size."""
+    token = _in_a_loop.set(True)
+    try:
+        yield
+    finally:
+        _in_a_loop.reset(token)
 
 
 @contextmanager
@@ -35,10 +52,12 @@ def use_kernel(name: str) -> Iterator[None]:
 
 
 def kernel_for(x: Tensor) -> str:
-    """ "eager", "numba" or "triton": what computes on this tensor, by the override in force or by its device."""
+    """ "eager", "numba" or "triton": what computes on this tensor, by the override in force or by its device and size."""
     name = _chosen.get() or _known(os.environ.get(VARIABLE) or "auto", VARIABLE)
     device = x.device.type
     if name == "auto":
+        if device == "cpu" and not _in_a_loop.get() and x.numel() < WORTH_COMPILING:
+            return "eager"
         return {"cpu": _if_installed("numba"), "cuda": _if_installed("triton")}.get(device, "eager")
     if name == "numba" and device != "cpu":
         raise ValueError(f'kernel "numba" computes on the CPU, not on {device!r} tensors; use "auto"')

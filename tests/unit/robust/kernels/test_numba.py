@@ -8,19 +8,42 @@ import pytest
 import torch
 
 from rovrl import ADVANTAGES, REFERENCES, Blocks, RewardChannel, m_center, soft_rovr
-from rovrl.robust.kernels import kernel_for, use_kernel
+from rovrl.robust.kernels import WORTH_COMPILING, compiled, kernel_for, use_kernel
 from rovrl.weight import soft_rovr_packed
 
 
-def test_the_choice_is_by_device_and_can_be_overridden(monkeypatch):
-    x = torch.zeros(2)
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch):
+    """Small inputs too are computed by the compiled kernels here."""
+    monkeypatch.setenv("ROVRL_KERNEL", "numba")
+
+
+def test_the_choice_is_by_device_and_size_and_can_be_overridden(monkeypatch):
+    x = torch.zeros(WORTH_COMPILING)
     monkeypatch.delenv("ROVRL_KERNEL", raising=False)
     assert kernel_for(x) == "numba"
+    assert kernel_for(x[1:]) == "eager"
+    with compiled():
+        assert kernel_for(x[1:]) == "numba"
+    assert kernel_for(x[1:]) == "eager"
     assert kernel_for(torch.zeros(2, device="meta")) == "eager"
     with use_kernel("eager"):
         assert kernel_for(x) == "eager"
     monkeypatch.setenv("ROVRL_KERNEL", "eager")
     assert kernel_for(x) == "eager"
+
+
+def test_a_first_small_call_compiles_nothing():
+    code = (
+        "import sys, torch, rovrl\n"
+        "rovrl.grouped_advantages([1.0, 0.0] * 16, [0] * 16 + [1] * 16)\n"
+        "rovrl.RewardRun().advantages([1.0, 0.0] * 16, [0] * 16 + [1] * 16)\n"
+        "rovrl.soft_rovr(torch.zeros(4, 400).requires_grad_()).sum().backward()\n"
+        "assert 'numba' not in sys.modules\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ROVRL_KERNEL"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_unknown_or_unfit_kernel_is_a_sentence(monkeypatch):
