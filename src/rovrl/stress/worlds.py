@@ -116,6 +116,19 @@ def _luck(knobs: Knobs, rng: np.random.Generator) -> Truth:
     return draw.with_faults(_bonus(draw), 0.0)
 
 
+def _hardly(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    chance = rng.beta(20 * knobs.rate, 20 * (1 - knobs.rate), (knobs.prompts, 1))
+    draw.right = (rng.random(draw.shape) < chance).astype(float)
+    return draw.with_faults(_bonus(draw), 0.0)
+
+
+def _quarters(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    draw.right = rng.binomial(4, rng.beta(0.7, 0.7, (knobs.prompts, 1)), draw.shape) / 4
+    return draw.with_faults(draw.right + rng.normal(0, 0.01, draw.shape), 0.0)
+
+
 def _bonus(draw: _Draw) -> np.ndarray:
     return draw.right + 0.1 * draw.rng.random(draw.shape)
 
@@ -147,6 +160,8 @@ SIMULATED: Mapping[str, tuple[str, World]] = {
         _clean(lambda d: d.score() * np.exp(d.rng.normal(0, 1, (d.knobs.prompts, 1)))),
     ),
     "units": ("grades up to 1 and up to 100 in one batch", _clean(_units)),
+    "quarters": ("grades in quarters and a little noise", _quarters),
+    "hardly": ("right answers at rates that hardly vary, and a small bonus", _hardly),
     "luck": ("right answers as rare on every prompt, and a small bonus", _luck),
 }
 """Name -> what it is, and how it is drawn."""
