@@ -23,8 +23,8 @@ from rovrl.errors import RovrlError
 from rovrl.integrations.environment import RATIO, REWARD, channels
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, clipped_objective
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
-from rovrl.run import RewardRun
 from rovrl.robust.kernels import compiled
+from rovrl.run import RewardRun
 from rovrl.weight import gspo_mean, soft_rovr
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.audit.compare.differences import REPLICATES, SEED, Difference, by_prompt, paired, unpaired
-from rovrl.audit.compare.measures import MEASURES, prompts, values_by_group
+from rovrl.audit.compare.measures import LETTERS, MEASURES, prompts, values_by_group
+from rovrl.audit.compare.page import write
 from rovrl.audit.result import AuditResult
 from rovrl.audit.run import audit
 from rovrl.errors import RovrlError
 from rovrl.output.files import plain
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,6 @@ class Comparison:
 
     def write(self, directory: str | Path) -> tuple[Path, Path]:
         """Writes compare.html and compare.json into `directory`; their paths."""
-        from rovrl.audit.compare.page import write  # it needs this class
-
         return write(self, Path(directory))
 
 

@@ -11,6 +11,9 @@ from rovrl.audit.describe.ranks import group_correlation
 from rovrl.audit.read.rows import Notes
 from rovrl.audit.result import AuditResult
 
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""What the runs are called, in order."""
+
 Array = NDArray[np.float64]
 
 

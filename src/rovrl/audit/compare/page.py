@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import rovrl
-from rovrl.audit.compare.comparison import LETTERS, Comparison
 from rovrl.audit.compare.differences import by_prompt
-from rovrl.audit.compare.measures import MEASURES, prompts, values_by_group
+from rovrl.audit.compare.measures import LETTERS, MEASURES, prompts, values_by_group
 from rovrl.audit.result import AuditResult
 from rovrl.audit.show.details import cut, details
 from rovrl.audit.show.page import render, unwritable
 from rovrl.output.files import plain, write_text
+
+if TYPE_CHECKING:
+    from rovrl.audit.compare.comparison import Comparison
 
 SCRIPTS = ("elements.js", "estimators.js", "plots.js", "compare.js")
 FORMAT = 1

@@ -23,6 +23,8 @@ COLOURS = {
     "mean": "#999999", "global_m": "#56B4E9", "mom": "#E69F00", "vrmom": "#CC79A7", "robust_mom": "#009E73", "rovr": "#D55E00",
 }  # fmt: skip
 """Okabe and Ito's palette, safe for colour-blind readers."""
+TITLES |= {name: name for name in REFERENCES if name not in TITLES}  # an estimator that the paper does not have
+COLOURS |= {name: "#000000" for name in REFERENCES if name not in COLOURS}
 
 
 def gaussian(trials: int, generator: torch.Generator) -> Tensor:

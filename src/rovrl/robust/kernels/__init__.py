@@ -34,11 +34,11 @@ _in_a_loop: ContextVar[bool] = ContextVar("rovrl_in_a_loop", default=False)
 @contextmanager
 def compiled() -> Iterator[None]:
     """Within the block, which a training loop comes back to, the CPU kernels are compiled for inputs of any size."""
-    token = _in_a_loop.set(True)
+    before = _in_a_loop.set(True)
     try:
         yield
     finally:
-        _in_a_loop.reset(token)
+        _in_a_loop.reset(before)
 
 
 @contextmanager

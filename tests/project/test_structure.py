@@ -1,0 +1,133 @@
+"""The house: imports go one way, statistics know nothing of what they measure, folders are small and tests lie beside them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "rovrl"
+MOST_FILES = 15
+MANY_FILES = {
+    "src/rovrl": "the way of the data, one file per station",
+    "src/rovrl/tasks": "one file per task, and what the tasks share",
+}
+"""Folders with more files than that, and why."""
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module of ours that a file names: imports at its head and in function bodies, and names loaded as text."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []  # annotations alone: never imported
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in MODULES else str(node.module)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("rovrl."):
+            yield node.value
+
+
+GRAPH = {
+    name: {other for other in imports(path) if other in MODULES and other != name} for name, path in MODULES.items()
+}
+
+
+def room(module: str) -> str:
+    """The package (or file) directly below rovrl in which a module lies."""
+    return module.split(".")[1] if "." in module else module
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_a_cycle_and_a_lazy_import_would_be_seen(tmp_path):
+    file = tmp_path / "lazy.py"
+    file.write_text("def f():\n    from rovrl.credit import credit\n    return import_module('rovrl.weight')\n")
+    assert list(imports(file)) == ["rovrl.credit", "rovrl.weight"]
+    assert set(cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
+
+
+def test_no_module_imports_itself_by_a_detour_not_even_inside_a_function():
+    assert cycle(GRAPH) == []
+
+
+def test_no_package_imports_itself_by_a_detour():
+    programs = {name for name in GRAPH if name.endswith("__main__")}  # started, never imported
+    rooms: dict[str, set[str]] = {}
+    for name in GRAPH.keys() - programs - {"rovrl"}:
+        rooms.setdefault(room(name), set()).update(room(other) for other in GRAPH[name] - {"rovrl"})
+    assert cycle({name: others - {name} for name, others in rooms.items()}) == []
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        ("robust", {"config", "credit", "advantage", "weight", "loss", "run", "integrations", "lab", "audit", "paper"}),
+        ("lab", {"paper"}),
+        ("stress", {"paper", "lab"}),
+        ("output", {"audit", "lab", "paper", "train", "evaluate", "integrations"}),
+        ("integrations", {"train", "lab", "paper", "audit"}),
+        ("credit", {"advantage", "run", "integrations"}),
+        ("loss", {"advantage", "run", "integrations"}),
+    ],
+)  # fmt: skip
+def test_what_lies_below_does_not_import_what_lies_above(below, above):
+    found = {(name, other) for name in GRAPH if room(name) == below for other in GRAPH[name] if room(other) in above}
+    assert found == set()
+
+
+def test_compiled_files_import_nothing_of_ours_but_how_they_are_compiled():
+    kernels = PACKAGE / "robust" / "kernels"
+    found = {
+        (path.name, other) for path in kernels.glob("*.py") for other in imports(path) if other.startswith("rovrl")
+    }
+    assert {other for _, other in found} == {"rovrl.robust.kernels.jit"}
+
+
+def test_statistics_do_not_say_what_they_measure():
+    said = re.compile("reward|token", re.IGNORECASE)
+    files = list((PACKAGE / "robust").rglob("*.py"))
+    assert len(files) > 20
+    assert [str(path) for path in files if said.search(path.read_text())] == []
+
+
+def folders(*roots: str) -> Iterator[tuple[str, list[Path]]]:
+    for root in roots:
+        for folder in sorted({path.parent for path in (ROOT / root).rglob("*.py")}):
+            yield folder.relative_to(ROOT).as_posix(), [path for path in folder.iterdir() if path.is_file()]
+
+
+def test_a_folder_holds_at_most_fifteen_files_or_says_why():
+    large = {name for name, files in folders("src", "tests") if len(files) > MOST_FILES}
+    assert large == set(MANY_FILES)
+
+
+def test_unit_tests_lie_in_the_folders_of_what_they_test():
+    ours = {folder.removeprefix("src/rovrl").strip("/") for folder, _ in folders("src")}
+    tests = {folder.removeprefix("tests/unit").strip("/") for folder, _ in folders("tests/unit")}
+    assert tests - ours == set()
+    rooms = {name for name in ours if name and "/" not in name}
+    untested = {name for name in rooms if not any(test.split("/")[0] == name for test in tests)}
+    assert untested == {"baselines"}  # one file: tests/unit/test_baselines.py
