@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: help demo test check bench soak clean
 help:
-	@echo "make demo    one bad reward in a picture, then the main job: GSPO and RoVR-GSPO side by side on spiked rewards"
+	@echo "make demo    one bad reward in a picture, then the main job: GSPO, the paper's settings and the guarded ones on spiked rewards"
 	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make bench   the benchmark: ratios measured side by side"

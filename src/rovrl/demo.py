@@ -1,4 +1,4 @@
-"""One bad reward out of sixteen: what it does to the other fifteen under GRPO and under bounded credit.
+"""One bad reward out of sixteen: what it does to the other fifteen under GRPO, bounded credit and rejected faults.
 
 python -m rovrl.demo [--png FILE]
 """
@@ -14,14 +14,17 @@ from torch import Tensor
 
 import rovrl
 from rovrl.errors import require
-from rovrl.scales import channel_for_step
 
 GROUP, SEED, SPIKE = 16, 1, 18.64
 """A group like the paper's: spread 0.165 inside it; the spike is 16 global standard deviations of 1.165."""
+EARLIER = 64
+"""Prompts of the step before, of whose rewards one in sixteen was broken likewise, up or down."""
+ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
 PANELS = {
     "GRPO / GSPO": ("grpo", {}),
     "RoVR-GSPO, the paper's settings": ("credit", {}),
-    "RoVR-GSPO, adaptive": ("credit", {"credit_bound": "adaptive", "credit_floor": "adaptive"}),
+    "RoVR-GSPO, adaptive (beyond the paper)": ("credit", ADAPTIVE),
+    "RoVR-GSPO, guarded (beyond the paper)": ("credit", {**ADAPTIVE, "faults": "reject"}),
 }
 """Title -> advantage method and settings."""
 
@@ -34,6 +37,12 @@ class Scene:
     broken: Tensor
     kept: float
 
+    @property
+    def said(self) -> str:
+        """What became of the others, and of the broken one if it was left out."""
+        out = ", the fault is left out" if self.broken[-1] == 0 else ""
+        return f"{self.kept:.0%} of the others' contrast is left{out}"
+
 
 def rewards() -> tuple[Tensor, Tensor]:
     """A clean group of sixteen rewards, and the same with the last one broken."""
@@ -44,14 +53,27 @@ def rewards() -> tuple[Tensor, Tensor]:
     return clean, broken
 
 
+def earlier() -> tuple[Tensor, list[int]]:
+    """The rewards and prompts of the step before: what adaptive and guarded settings have seen when the group comes."""
+    generator = torch.Generator().manual_seed(SEED + 1)
+    count = EARLIER * GROUP
+    honest = 0.165 * torch.randn(count, generator=generator, dtype=torch.float64)
+    chance = torch.rand(
+        count, generator=generator, dtype=torch.float64
+    )  # below 1/32 broken upwards, above 31/32 downwards
+    faults = (chance < 0.5 / GROUP).double() - (chance > 1 - 0.5 / GROUP).double()
+    return honest + SPIKE * faults, [i // GROUP for i in range(count)]
+
+
 def scenes() -> dict[str, Scene]:
-    """The picture's numbers, for each panel. Adaptive settings know the scale of earlier, clean steps."""
+    """The picture's numbers, for each panel."""
     before, after = rewards()
     honest = torch.arange(GROUP) < GROUP - 1
     result = {}
     for title, (method, settings) in PANELS.items():
-        channel = channel_for_step(rovrl.RewardChannel(**settings), rovrl.LaggedScale(), before, [0] * GROUP)
-        clean, broken = (rovrl.ADVANTAGES[method](r, channel) for r in (before, after))
+        run = rovrl.RewardRun(rovrl.RewardChannel(**settings))
+        run.explain(*earlier())
+        clean, broken = (run.evaluate(r, [0] * GROUP, method=method).advantages for r in (before, after))
         kept = rovrl.contrast(broken, honest) / rovrl.contrast(clean, honest)
         result[title] = Scene(clean, broken, float(kept))
     return result
@@ -74,7 +96,7 @@ def terminal() -> str:
         lines += [
             title,
             f"  clean   {strip(scene.clean)}",
-            f"  broken  {strip(scene.broken)}  {scene.kept:.0%} of the others' contrast is left",
+            f"  broken  {strip(scene.broken)}  {scene.said}",
             "",
         ]
     return "\n".join(lines[:-1])
@@ -83,7 +105,7 @@ def terminal() -> str:
 def picture(path: Path) -> None:
     """The picture as a PNG or SVG."""
     plt = require("matplotlib.pyplot", "report")
-    figure, axes = plt.subplots(len(PANELS), 1, figsize=(8, 4.8), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(len(PANELS), 1, figsize=(8, 6.2), sharex=True, layout="constrained")
     for axis, (title, scene) in zip(axes, scenes().items(), strict=True):
         for height, advantages in ((1, scene.clean), (0, scene.broken)):
             axis.plot(
@@ -91,7 +113,7 @@ def picture(path: Path) -> None:
             )
             axis.plot(advantages[-1:], [height], "X", ms=11, color="#D55E00", mec="white", mew=1)
         axis.set(yticks=[0, 1], yticklabels=["one reward broken", "clean"], ylim=(-0.6, 1.6), xlim=(-4.2, 4.2))
-        axis.set_title(f"{title}: {scene.kept:.0%} of the others' contrast is left", loc="left", fontsize=11)
+        axis.set_title(f"{title}: {scene.said}", loc="left", fontsize=9.5)
         axis.axvline(0, color="0.8", lw=1, zorder=0)
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(left=False)

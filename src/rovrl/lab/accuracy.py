@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,10 +36,22 @@ def greedy_responses(
 
 
 def verdicts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, world: World) -> np.ndarray:
-    """[problem] whether the greedy response to each held-out problem is right, as bool."""
+    """[problem] whether the greedy response to each held-out problem is right, as bool; in a graded world its score."""
     problems = world.held_out()
     responses = greedy_responses(model, tokenizer, problems, world.max_response_tokens)
-    return np.array([world.score(p, r) >= 1 for p, r in zip(problems, responses, strict=True)])
+    scores = np.array([world.score(p, r) for p, r in zip(problems, responses, strict=True)])
+    return scores if world.graded else scores >= 1
+
+
+def as_row(verdicts: np.ndarray) -> dict[str, Any]:
+    """Verdicts as fields of one line of JSON; `from_row` is the inverse."""
+    told = {"right": pack(verdicts)} if verdicts.dtype == bool else {"scores": verdicts.tolist()}
+    return {"accuracy": float(verdicts.mean()), "problems": verdicts.size, **told}
+
+
+def from_row(row: Mapping[str, Any]) -> np.ndarray:
+    """The verdicts that `as_row` wrote."""
+    return np.array(row["scores"]) if "scores" in row else unpack(row["right"], row["problems"])
 
 
 def paired_difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:

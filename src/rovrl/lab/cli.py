@@ -17,7 +17,7 @@ from rovrl.train.contamination import CONTAMINATIONS
 
 EXAMPLE = """\
 examples:
-  rovrl train                                            GSPO and RoVR-GSPO side by side on the embedded task
+  rovrl train                                            GSPO, RoVR-GSPO and its guarded settings side by side
   rovrl train --method gspo,rovr-gspo-adaptive --seeds 3 --compare
   rovrl train --contaminate spikes:rate=0.05,size=16 --contaminate failures:rate=0.02
   rovrl train --clean --method gspo,rovr-gspo            no planted corruption
@@ -52,7 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--sweep", metavar="NAME", help="a whole set of runs by name: evidence, smollm2")
     what.add_argument(
-        "--method", default=None, metavar="A,B", help="methods, separated by commas (default: gspo,rovr-gspo)"
+        "--method",
+        default=None,
+        metavar="A,B",
+        help="methods, separated by commas (default: gspo,rovr-gspo,rovr-gspo-guarded)",
     )
     what.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds per method (default: 1)")
     what.add_argument("--first-seed", type=int, default=1, metavar="S", help="seeds are S, S+1, ... (default: 1)")

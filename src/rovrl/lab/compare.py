@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rovrl.errors import RovrlError
-from rovrl.lab.accuracy import paired_difference, unpack
+from rovrl.lab.accuracy import from_row, paired_difference
 from rovrl.lab.methods import METHODS
 from rovrl.output.intervals import Estimate, crossed, proportion
 
@@ -42,9 +42,8 @@ def title(method: str) -> str:
 
 
 def final_verdicts(results: Sequence[Result], evaluation: int = -1) -> np.ndarray:
-    """[seed, problem] whether the greedy response was right, at the given evaluation of each run."""
-    rows = [result["evaluations"][evaluation] for result in results]
-    return np.stack([unpack(row["right"], row["problems"]) for row in rows])
+    """[seed, problem] whether the greedy response was right (in a graded world: its score), at that evaluation of each run."""
+    return np.stack([from_row(result["evaluations"][evaluation]) for result in results])
 
 
 def by_method(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -69,7 +68,7 @@ def table(results: Sequence[Result], order: Sequence[str]) -> list[Row]:
             Row(
                 method,
                 tuple(r["job"]["seed"] for r in runs[method]),
-                proportion(before[0]),
+                proportion(before[0]) if before.dtype == bool else crossed(before[:1]),
                 crossed(after.astype(float)),
                 float(finals.std(ddof=1)) if len(finals) > 1 else float("nan"),
                 None if method == order[0] else paired_difference(after, first),

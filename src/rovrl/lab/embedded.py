@@ -13,7 +13,7 @@ from typing import Any
 from rovrl.errors import RovrlError, require
 from rovrl.lab.compare import Row, as_json, pairs, percent, points, table, title
 from rovrl.lab.job import SPIKES, Job, finished, prepare
-from rovrl.lab.methods import chosen
+from rovrl.lab.methods import METHODS, chosen
 from rovrl.lab.models.warmup import WarmUp
 from rovrl.lab.models.worlds import WORLDS
 from rovrl.lab.pool import Order, run_all
@@ -22,7 +22,7 @@ from rovrl.output.files import write_json
 from rovrl.output.progress import progress_bar
 
 RUNS = Path("runs")
-DEFAULT_METHODS = "gspo,rovr-gspo"
+DEFAULT_METHODS = "gspo,rovr-gspo,rovr-gspo-guarded"
 
 
 def run(args: argparse.Namespace, default: argparse.Namespace) -> int:
@@ -128,6 +128,7 @@ def finish(out: Path, orders: Sequence[Order], methods: Sequence[str], compare: 
     rows, comparisons = table(results, methods), pairs(results, methods)
     write_json(out / "comparison.json", as_json(rows, comparisons) | {"command": command()})
     print_table(rows)
+    print_labels(rows)
     if compare:
         for c in comparisons:
             print(f"{title(c.ours)} - {title(c.theirs)}: {points(c.difference)} points")
@@ -151,3 +152,12 @@ def print_table(rows: Sequence[Row]) -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(shown, markup=False)
     if seeds == 1:
         print("One seed: the intervals hold the choice of problems, not the spread between runs (--seeds 3 shows it).")
+
+
+def print_labels(rows: Sequence[Row]) -> None:
+    """Says which methods go beyond the paper."""
+    beyond = [title(row.method) for row in rows if METHODS[row.method].beyond_paper]
+    if beyond:
+        print(
+            f"Beyond the paper, whose own settings are RoVR-GSPO's: {'; '.join(beyond)} (docs/faults.md, docs/adaptive.md)."
+        )

@@ -9,6 +9,8 @@ from typing import Any
 from rovrl.errors import RovrlError
 
 ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
+GUARDED = ADAPTIVE | {"faults": "reject"}
+"""Rewards shown to be faults are left out; the rest gets adaptive credit."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Method:
     """Whether the rewards are clamped first: to the known range of `rule`, to a guessed one of `score`."""
     trainer: Mapping[str, Any] = field(default_factory=dict)
     """Fields of RoVRConfig that the method sets itself."""
+    beyond_paper: bool = False
+    """Whether it is our channel with settings that the paper does not have."""
 
     def settings(self) -> dict[str, Any]:
         """The method as fields of RoVRConfig."""
@@ -61,8 +65,10 @@ METHODS: Mapping[str, Method] = {
     "softrovr": Method("SoftRoVR", ratio_channel={}),
     "softrovr-robust": Method("SoftRoVR, robust units", ratio_channel={"units": "robust"}),
     "rovr-gspo": Method("RoVR-GSPO", reward_channel={}, ratio_channel={}),
-    "rovr-gspo-adaptive": Method("RoVR-GSPO, adaptive", reward_channel=ADAPTIVE, ratio_channel={}),
-    "rovr-adv-adaptive": Method("RoVR-Adv, adaptive", reward_channel=ADAPTIVE),
+    "rovr-gspo-adaptive": Method("RoVR-GSPO, adaptive", reward_channel=ADAPTIVE, ratio_channel={}, beyond_paper=True),
+    "rovr-adv-adaptive": Method("RoVR-Adv, adaptive", reward_channel=ADAPTIVE, beyond_paper=True),
+    "rovr-gspo-guarded": Method("RoVR-GSPO, guarded", reward_channel=GUARDED, ratio_channel={}, beyond_paper=True),
+    "rovr-adv-guarded": Method("RoVR-Adv, guarded", reward_channel=GUARDED, beyond_paper=True),
     "center": Method("center only", reward_channel={}, advantage="center"),
     "loo": Method("leave-one-out credit", reward_channel={}, advantage="loo"),
     "gspo-clamp": Method("GSPO, clamped rewards", clamp=True),

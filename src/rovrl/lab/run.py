@@ -151,8 +151,7 @@ class Watch(TrainerCallback):
         """Greedy accuracy on the held-out problems; draws nothing from the run's generators."""
         trainer: Any = self.trainer
         right = evaluate.verdicts(trainer.model, trainer.processing_class, self.job.world)
-        row = {"step": step, "generation": step // self.job.updates, "accuracy": float(right.mean())}
-        row |= {"problems": right.size, "right": evaluate.pack(right)}
+        row = {"step": step, "generation": step // self.job.updates, **evaluate.as_row(right)}
         append_lines(self.directory / "evaluations.jsonl", [row])
         self.report({"step": step, "accuracy": row["accuracy"]})
 

@@ -1,10 +1,12 @@
 """Intervals and comparisons of runs."""
 
+import json
+
 import numpy as np
 import pytest
 
 from rovrl.errors import RovrlError
-from rovrl.lab.accuracy import pack, paired_difference, unpack
+from rovrl.lab.accuracy import as_row, from_row, pack, paired_difference, unpack
 from rovrl.lab.compare import as_json, pairs, percent, points, table
 from rovrl.output.intervals import Estimate
 
@@ -30,6 +32,31 @@ def runs(seeds=(1, 2, 3), problems=500, gain=0.2):
 def test_packed_verdicts_come_back():
     right = np.random.default_rng(0).random(501) < 0.3
     assert np.array_equal(unpack(pack(right), 501), right)
+
+
+def test_verdicts_and_scores_come_back_from_a_line_of_json():
+    rng = np.random.default_rng(0)
+    for values in (rng.random(501) < 0.3, rng.integers(0, 5, 100) / 4):
+        row = json.loads(json.dumps(as_row(values)))
+        assert np.array_equal(from_row(row), values)
+        assert from_row(row).dtype == values.dtype
+        assert row["accuracy"] == values.mean()
+
+
+def test_scores_are_compared_as_verdicts_are():
+    rng, out = np.random.default_rng(0), []
+    for seed in (1, 2, 3):
+        first = rng.integers(0, 3, 100) / 4
+        for method, last in (("gspo", first), ("rovr-gspo", first + 0.25)):
+            curve = [{"step": s, "generation": s, **as_row(values)} for s, values in ((0, first), (60, last))]
+            out.append({"job": {"method": method, "seed": seed}, "evaluations": curve})
+    rows = table(out, ["gspo", "rovr-gspo"])
+    assert rows[1].difference == pytest.approx(Estimate(0.25, 0.25, 0.25))
+    assert rows[0].before.low < rows[0].before.value == first_mean(out) < rows[0].before.high
+
+
+def first_mean(results):
+    return from_row(results[0]["evaluations"][0]).mean()
 
 
 def test_unpaired_shapes_are_refused():

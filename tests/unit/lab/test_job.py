@@ -162,11 +162,12 @@ def arguments(*words):
     return parser.parse_args(words)
 
 
-def test_no_arguments_are_gspo_and_rovr_gspo_on_spiked_scores_with_one_seed():
+def test_no_arguments_are_gspo_the_papers_settings_and_the_guarded_ones_on_spiked_scores_with_one_seed():
     jobs = embedded.jobs(arguments())
     assert [(job.method, job.seed, job.reward, job.contamination) for job in jobs] == [
         ("gspo", 1, "score", ("spikes:rate=0.1,size=16",)),
         ("rovr-gspo", 1, "score", ("spikes:rate=0.1,size=16",)),
+        ("rovr-gspo-guarded", 1, "score", ("spikes:rate=0.1,size=16",)),
     ]
 
 

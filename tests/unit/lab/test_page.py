@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from rovrl.lab.accuracy import pack, unpack
-from rovrl.lab.compare import pairs, table
+from rovrl.lab.compare import final_verdicts, pairs, table
 from rovrl.lab.evidence.plan import SWEEPS
 from rovrl.lab.evidence.report import tables, update_page, write_report
+from rovrl.lab.evidence.summary import answers, paired
 from rovrl.lab.job import Job, versions
 from rovrl.lab.page import credit_for_being_right, write_page
 from rovrl.lab.pool import Order
@@ -25,7 +26,7 @@ def fake_run(order: Order, gain: float) -> dict:
     rng = np.random.default_rng(order.job.seed)
     easy, curve = rng.random(500), []
     for g in (0, 10, 20):
-        right = easy < 0.35 + gain * g / 20
+        right = easy < 0.35 + gain * g / 20 if g else np.random.default_rng(0).random(500) < 0.35  # the warmed-up model
         row = {"step": 4 * g, "generation": g, "accuracy": float(right.mean())}
         curve.append(row | {"problems": 500, "right": pack(right)})
     result = {"job": order.job.to_dict(), "evaluations": curve, "averages": {"grad_norm": 0.3}, "cpu_seconds": 1.0}
@@ -138,6 +139,39 @@ def test_the_evidence_says_what_is_missing(tmp_path):
     assert "| RoVR-GSPO (1 of 5 seeds) |" in text
     assert "Not run yet: RoVR-Adv; SoftRoVR; RoVR-GSPO, adaptive" in text
     ET.fromstring((tmp_path / "spiked.svg").read_text())
+
+
+def test_a_question_is_answered_over_the_seeds_that_both_sides_share_also_across_settings(tmp_path):
+    def row(setting, method, seed, gain):
+        order = Order(Job(method=method, seed=seed), tmp_path / setting / f"{method}-seed{seed}")
+        return {"setting": setting, "versions": versions()} | fake_run(order, gain)
+
+    rows = [row("spiked", "rovr-gspo-guarded", s, 0.3) for s in (1, 2)] + [row("clean", "gspo", 1, 0.2)]
+    lines = [line for line in answers(rows).splitlines() if "| GSPO on clean score rewards |" in line]
+    shared = 100 * (final_verdicts(rows[:1]).mean() - final_verdicts(rows[2:]).mean())
+    assert f"| {shared:+.1f} [" in lines[0]
+    assert lines[0].endswith("(1 of 2 seeds) |")
+    assert lines[1].endswith("| not run yet |")  # under 30 %
+
+
+def test_a_difference_between_runs_from_other_first_weights_says_so(tmp_path):
+    runs = [fake_run(Order(Job(method="gspo", seed=1), tmp_path / name), 0.2) for name in ("one", "two")]
+    assert "(" not in paired(runs[:1], runs[1:])
+    runs[1]["evaluations"][0]["right"] = pack(np.zeros(500, bool))
+    assert paired(runs[:1], runs[1:]).endswith("(from other first weights)")
+
+
+def test_the_share_that_was_rejected_is_a_column_where_something_could_be(tmp_path):
+    rows = []
+    for method, averages in (("gspo", {}), ("rovr-gspo-guarded", {"rovr/rejected": 0.097})):
+        run = fake_run(Order(Job(method=method), tmp_path / method), 0.2)
+        rows.append({"setting": "spiked", "versions": versions()} | run | {"averages": averages})
+    spiked, clean = (
+        tables("evidence", rows).split(f"### {title}")[1] for title in ("10 % spikes, score", "clean score")
+    )
+    assert spiked.splitlines()[2].endswith("| disagreement | rejected |")
+    assert "| 0.10 |" in next(line for line in spiked.splitlines() if line.startswith("| RoVR-GSPO, guarded†"))
+    assert "rejected" not in clean.split("###")[0]
 
 
 @pytest.mark.parametrize("name", list(SWEEPS))

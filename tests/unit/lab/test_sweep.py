@@ -7,6 +7,7 @@ from pathlib import Path
 from rovrl.lab import cli
 from rovrl.lab.evidence import plan as evidence_plan
 from rovrl.lab.evidence import sweep
+from rovrl.lab.evidence.questions import QUESTIONS
 from rovrl.lab.job import Job
 from rovrl.output.files import read_lines
 
@@ -42,6 +43,14 @@ def test_tables_have_figures_of_their_own_and_pairs_that_they_show():
     assert len({table.figure for table in tables}) == len(tables)
     for table in tables:
         assert {method for pair in table.pairs for method in pair} <= set(table.methods), table.title
+
+
+def test_every_question_asks_for_runs_that_are_planned():
+    planned = {(place.split("/")[0], job.method) for place, job in sweep.planned("evidence")}
+    for question in QUESTIONS:
+        for ours, (theirs, method) in question.answers:
+            assert (ours.name, evidence_plan.GUARDED) in planned, question.asked
+            assert (theirs.name, method) in planned, question.asked
 
 
 def test_every_committed_run_is_still_planned_as_it_was_made():

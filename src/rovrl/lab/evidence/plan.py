@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rovrl.lab.job import SPIKES, Job
-from rovrl.lab.methods import METHODS
 from rovrl.lab.models.warmup import WarmUp
 from rovrl.lab.models.worlds import WORLDS
 
@@ -59,17 +58,13 @@ class Sweep(NamedTuple):
         return tuple(table for stage in self.stages for table in stage)
 
 
-def _known(*names: str) -> tuple[str, ...]:
-    return tuple(name for name in names if name in METHODS)
-
-
 def against(ours: Iterable[str], rivals: Iterable[str]) -> Pairs:
     """Each of ours with each rival."""
-    return tuple((mine, theirs) for mine in _known(*ours) for theirs in _known(*rivals))
+    return tuple((mine, theirs) for mine in ours for theirs in rivals)
 
 
 GUARDED, ADAPTIVE = "rovr-gspo-guarded", "rovr-gspo-adaptive"
-OURS = _known("rovr-gspo", ADAPTIVE, GUARDED)
+OURS = ("rovr-gspo", ADAPTIVE, GUARDED)
 RIVALS = ("winsor-softrovr", "normal-scores-softrovr", "clipped-softrovr")
 """Each with SoftRoVR, as ours have it: what differs is the reward channel alone."""
 EVERYONE = ("gspo", *OURS, *RIVALS)
@@ -117,7 +112,7 @@ MAIN = (
     Table(SPIKED, EVERYONE, 5, MAIN_PAIRS),
     Table(THIRTY, EVERYONE, 5, MAIN_PAIRS),
     Table(CLEAN, EVERYONE, 5, MAIN_PAIRS),
-    Table(FORTY_FIVE, ("winsor-softrovr", *_known(GUARDED))),
+    Table(FORTY_FIVE, ("winsor-softrovr", GUARDED)),
     Table(BONUS, ("gspo", "softrovr", *OURS), pairs=(*against(OURS, ["softrovr"]), *STEPS)),
     Table(
         RULE, ("gspo", "gspo-clamp", "softrovr-clamp", *OURS),
@@ -144,19 +139,19 @@ FURTHER = (
     Table(ANOTHER_SPIKED, SHORT, pairs=BESIDE_WINSOR),
     Table(ANOTHER_CLEAN, SHORT, pairs=BESIDE_WINSOR),
     Table(
-        MISMATCH, ("gspo", "softrovr", "rovr-gspo", *_known(GUARDED)),
+        MISMATCH, ("gspo", "softrovr", "rovr-gspo", GUARDED),
         pairs=against(["rovr-gspo", GUARDED], ["softrovr"]),
     ),
     Table(
-        SPIKED, (*OLDER, *_known("rovr-adv-guarded")), pairs=against(["rovr-adv-adaptive", "rovr-adv-guarded"], ["winsor"]),
+        SPIKED, (*OLDER, "rovr-adv-guarded"), pairs=against(["rovr-adv-adaptive", "rovr-adv-guarded"], ["winsor"]),
         about="rivals without SoftRoVR",
     ),
     Table(CLEAN, ("gspo", "rovr-gspo", ADAPTIVE, "winsor"), about="rivals without SoftRoVR"),
 )  # fmt: skip
 
 WORDS = Job(model="smollm2-words", reward="rule", **WORLDS["smollm2-words"].sizes)
-WORDS_METHODS = ("gspo", "softrovr", "rovr-gspo", *_known(GUARDED))
-WORDS_PAIRS = (*against(["rovr-gspo", GUARDED], ["softrovr"]), *against([GUARDED], ["rovr-gspo"]))
+WORDS_METHODS = ("gspo", "rovr-gspo", GUARDED)
+WORDS_PAIRS = ((GUARDED, "rovr-gspo"),)
 LANGUAGE_MODEL = (
     Table(
         Setting("words-spiked", "10 % spikes", WORDS.with_(contamination=(SPIKES,))), WORDS_METHODS, pairs=WORDS_PAIRS

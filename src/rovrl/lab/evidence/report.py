@@ -8,14 +8,12 @@ puts the tables of results/embedded/runs.jsonl between the sweep's two marks in 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rovrl.lab.accuracy import paired_difference
-from rovrl.lab.compare import final_verdicts, percent, points, table, title
+from rovrl.lab.compare import percent, table, title
 from rovrl.lab.evidence.plan import SWEEPS, Table
+from rovrl.lab.evidence.summary import Run, answers, main_table, name, paired, runs_of
 from rovrl.lab.page import accuracy_series
 from rovrl.output.chart import STYLE, line_chart
 from rovrl.output.files import read_lines, write_text
@@ -26,60 +24,53 @@ where it stopped and writes this again; `docs/evidence.md` explains it.
 """
 LOGGED = {"clipped": "clip_ratio/region_mean", "gradient": "grad_norm", "disagreement": "rovr/weight_disagreement"}
 """Averages over a run: column -> metric."""
+REJECTED = "rovr/rejected"
+"""Told too where a method of the table rejects."""
 
 
-def write_report(name: str, out: Path, rows: Sequence[dict[str, Any]]) -> Path:
+def write_report(sweep: str, out: Path, rows: Sequence[Run]) -> Path:
     """Writes OUT/README.md with all tables, and the curves of each as an SVG beside it; returns the former."""
-    sweep = SWEEPS[name]
-    for plan in sweep.tables:
+    for plan in SWEEPS[sweep].tables:
         runs = _runs(plan, rows)
         if runs:
             write_text(out / plan.figure, _curves(plan, runs))
-    note = NOTE.format(name=name, out=sweep.results)
-    return write_text(out / "README.md", f"# {sweep.heading}\n\n{note}\n{tables(name, rows)}")
+    note = NOTE.format(name=sweep, out=SWEEPS[sweep].results)
+    return write_text(out / "README.md", f"# {SWEEPS[sweep].heading}\n\n{note}\n{tables(sweep, rows)}")
 
 
-def tables(name: str, rows: Sequence[dict[str, Any]]) -> str:
+def tables(sweep: str, rows: Sequence[Run]) -> str:
     """Every table of a sweep that the finished runs allow, and what of the plan is missing."""
-    plans = SWEEPS[name].tables
+    plans = SWEEPS[sweep].tables
     planned = len({(t.setting.name, m, s) for t in plans for m in t.methods for s in range(t.seeds)})
     if not rows:
         return f"None of {planned} planned runs is finished.\n"
     made = sorted({", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows})
     hours = sum(row["cpu_seconds"] for row in rows) / 3600
     parts = [f"{len(rows)} of {planned} planned runs, {hours:.1f} hours of one core. Made with {'; '.join(made)}.\n"]
+    if sweep == "evidence":
+        parts += [main_table(plans, rows), answers(rows)]
     return "\n".join([*parts, *(_section(plan, _runs(plan, rows)) for plan in plans)])
 
 
-def update_page(name: str, page: Path, rows: Sequence[dict[str, Any]]) -> str:
+def update_page(sweep: str, page: Path, rows: Sequence[Run]) -> str:
     """The page's text with the tables of a sweep made anew from `rows`; nothing is written."""
-    begin, end = (f"<!-- {SWEEPS[name].mark}: {word} -->" for word in ("begin", "end"))
+    begin, end = (f"<!-- {SWEEPS[sweep].mark}: {word} -->" for word in ("begin", "end"))
     before, _, rest = page.read_text().partition(begin)
     after = rest.partition(end)[2]
-    return f"{before}{begin}\n\n{tables(name, rows)}\n{end}{after}"
+    return f"{before}{begin}\n\n{tables(sweep, rows)}\n{end}{after}"
 
 
-def _runs(plan: Table, rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The finished runs of a table by method, in the order of seeds."""
-    mine = _of_one_start([r for r in rows if r["setting"] == plan.setting.name and r["job"]["seed"] <= plan.seeds])
-    found = {m: sorted((r for r in mine if r["job"]["method"] == m), key=_seed) for m in plan.methods}
+def _runs(plan: Table, rows: Sequence[Run]) -> dict[str, list[Run]]:
+    """The finished runs of a table by method."""
+    found = {method: runs_of(plan.setting, method, rows, plan.seeds) for method in plan.methods}
     return {method: runs for method, runs in found.items() if runs}
 
 
-def _of_one_start(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that start from the same weights as most: a warm-up differs from one kind of processor to another.
-
-    Weights are told apart by their verdicts on the held-out problems before training.
-    """
-    starts = Counter(row["evaluations"][0]["right"] for row in rows)
-    return [row for row in rows if row["evaluations"][0]["right"] == starts.most_common(1)[0][0]]
-
-
-def _section(plan: Table, runs: dict[str, list[dict[str, Any]]]) -> str:
+def _section(plan: Table, runs: dict[str, list[Run]]) -> str:
     """One table: a row per method over its finished seeds, differences over the seeds that both sides have."""
     if not runs:
         return f"### {plan.title}: {'; '.join(map(title, plan.methods))}\n\nNot run yet.\n"
-    columns = ["method", "accuracy, %", "sd", f"minus {title(plan.methods[0])}, points", "curve, %", *LOGGED]
+    columns = ["method", "accuracy, %", "sd", f"minus {title(plan.methods[0])}, points", "curve, %", *_logged(runs)]
     lines = [f"### {plan.title}, {plan.seeds} seeds\n", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [_line(plan, method, runs) for method in runs]
     found = [_difference(ours, theirs, runs) for ours, theirs in plan.pairs]
@@ -89,45 +80,36 @@ def _section(plan: Table, runs: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines) + "\n" + notes
 
 
-def _line(plan: Table, method: str, runs: dict[str, list[dict[str, Any]]]) -> str:
+def _line(plan: Table, method: str, runs: dict[str, list[Run]]) -> str:
     (row,) = table(runs[method], [method])
     few = f" ({len(row.seeds)} of {plan.seeds} seeds)" if len(row.seeds) < plan.seeds else ""
     sd = "" if row.sd != row.sd else f"{100 * row.sd:.1f}"
-    difference = "" if method == plan.methods[0] else _paired(runs.get(method), runs.get(plan.methods[0]))
-    cells = [title(method) + few, percent(row.after), sd, difference, _curve_text(runs[method])]
-    return "| " + " | ".join(cells + [_average(runs[method], name) for name in LOGGED.values()]) + " |"
+    difference = "" if method == plan.methods[0] else paired(runs[method], runs.get(plan.methods[0], []))
+    cells = [name(method) + few, percent(row.after), sd, difference, _curve_text(runs[method])]
+    return "| " + " | ".join(cells + [_average(runs[method], metric) for metric in _logged(runs).values()]) + " |"
 
 
-def _difference(ours: str, theirs: str, runs: dict[str, list[dict[str, Any]]]) -> str:
-    found = _paired(runs.get(ours), runs.get(theirs))
+def _difference(ours: str, theirs: str, runs: dict[str, list[Run]]) -> str:
+    found = paired(runs.get(ours, []), runs.get(theirs, []))
     return f"- {title(ours)} minus {title(theirs)}: {found}" if found else ""
 
 
-def _paired(ours: list[dict[str, Any]] | None, theirs: list[dict[str, Any]] | None) -> str:
-    """The difference over the seeds that both have finished, paired by seed and problem; "" where there is none."""
-    both = set(map(_seed, ours or [])) & set(map(_seed, theirs or []))
-    if not (ours and theirs and both):
-        return ""
-    mine, others = (final_verdicts([r for r in runs if _seed(r) in both]) for runs in (ours, theirs))
-    few = f" ({len(both)} of {max(len(ours), len(theirs))} seeds)" if len(both) < max(len(ours), len(theirs)) else ""
-    return points(paired_difference(mine, others)) + few
+def _logged(runs: dict[str, list[Run]]) -> dict[str, str]:
+    rejects = any(REJECTED in run["averages"] for mine in runs.values() for run in mine)
+    return LOGGED | ({"rejected": REJECTED} if rejects else {})
 
 
-def _seed(run: dict[str, Any]) -> int:
-    return run["job"]["seed"]
-
-
-def _curve_text(runs: Sequence[dict[str, Any]]) -> str:
+def _curve_text(runs: Sequence[Run]) -> str:
     curve = accuracy_series("", [run["evaluations"] for run in runs])
     return " ".join(f"{100 * y:.1f}" for y in curve.y)
 
 
-def _average(runs: Sequence[dict[str, Any]], name: str) -> str:
+def _average(runs: Sequence[Run], name: str) -> str:
     values = [run["averages"][name] for run in runs if name in run["averages"]]
     return f"{sum(values) / len(values):.2f}" if values else ""
 
 
-def _curves(plan: Table, runs: dict[str, list[dict[str, Any]]]) -> str:
+def _curves(plan: Table, runs: dict[str, list[Run]]) -> str:
     lines = [accuracy_series(title(m), [r["evaluations"] for r in mine]) for m, mine in runs.items()]
     svg = line_chart(lines, plan.title, "generation", "accuracy", percent=True)
     opening = '<svg xmlns="http://www.w3.org/2000/svg" style="background:white;color:black" '
@@ -136,8 +118,8 @@ def _curves(plan: Table, runs: dict[str, list[dict[str, Any]]]) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Puts the tables of a results directory into a page."""
-    name, out, page = words[0], Path(words[1]), Path(words[2])
-    write_text(page, update_page(name, page, read_lines(out / "runs.jsonl")))
+    sweep, out, page = words[0], Path(words[1]), Path(words[2])
+    write_text(page, update_page(sweep, page, read_lines(out / "runs.jsonl")))
     return 0
 
 

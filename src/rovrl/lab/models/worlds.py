@@ -28,6 +28,8 @@ class World:
     max_response_tokens: int
     problems: int
     """How many problems a run trains on."""
+    graded: bool = False
+    """Whether accuracy is the mean score; else it is the share of responses with full score."""
     sizes: Mapping[str, Any] = field(default_factory=dict)
     """What of the job's defaults is different in this world."""
 
@@ -78,13 +80,16 @@ WORLDS: Mapping[str, World] = {
         },
     ),
     "smollm2-words": World(
-        facts=("Task: a sentence with four given words, graded by how many it uses, by SmolLM2-135M-Instruct.",),
+        facts=(
+            "Task: a sentence with four given words, by SmolLM2-135M-Instruct. Score and accuracy: the share of them used.",
+        ),
         model=lambda recipe, progress: smollm2(),
         training_problems=keywords.training_problems,
         held_out=keywords.held_out,
         score=keywords.score,
         max_response_tokens=keywords.MAX_RESPONSE_TOKENS,
         problems=1000,
+        graded=True,
         sizes={
             "generations": 15,
             "prompts": 4,
