@@ -6,10 +6,9 @@ import argparse
 import json
 import sys
 import traceback
-from typing import Any
 
 from rovrl.audit.judge.codes import CODES
-from rovrl.config import RatioChannel, RewardChannel
+from rovrl.audit.options import options_of
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
 
@@ -21,6 +20,8 @@ examples:
   rovrl audit outputs/run --threshold tied_groups=0.5 --threshold contrast_lost=0.01     # for CI: exit status 1 above them
   rovrl audit outputs/run --expect range=0:1  # what the reward is meant to be, so that the audit need not guess
   rovrl audit --compare outputs/a outputs/b --out compared     # runs side by side; exit status 1 if one is clearly worse
+  rovrl audit outputs/run --follow --stop-on stuck_grader     # while it trains; reload the page for newer numbers
+  rovrl audit outputs/run --flagged flagged.csv               # the responses to look at, with their texts
   rovrl audit --fault-matrix                  # which planted faults are found, and how often a clean run is accused
 
 exit status: 0 healthy, 1 findings above thresholds, 2 unusable input, 3 a crash or not enough memory.
@@ -36,6 +37,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-page", action="store_true", help="only the summary: write nothing")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of the summary")
+    parser.add_argument(
+        "--follow",
+        type=float,
+        nargs="?",
+        const=30.0,
+        metavar="SECONDS",
+        help="audit again whenever the run has grown (30)",
+    )
+    parser.add_argument(
+        "--stop-on",
+        action="append",
+        default=[],
+        metavar="CODE",
+        help="with --follow: end with status 1 at this finding",
+    )
+    parser.add_argument("--flagged", metavar="FILE", help="write the flagged responses to FILE, .csv or .parquet")
     parser.add_argument(
         "--groups", type=int, default=5000, metavar="N", help="groups in page and JSON, the worst first (5000)"
     )
@@ -114,101 +131,53 @@ def _run(args: argparse.Namespace) -> int:
         raise RovrlError("name what to audit: rovrl audit PATH (or --compare A B, or --fault-matrix)")
     if args.groups < 1:
         raise RovrlError(f"--groups must be at least 1, not {args.groups}")
+    if args.follow is not None:
+        return _follow(args)
     from rovrl.audit.run import audit
 
     with progress_bar("audit") as progress:
-        result = audit(args.path, progress=progress, **_options(args))
+        result = audit(args.path, progress=progress, **options_of(args))
     if args.json:
         print(json.dumps(result.to_dict(args.groups), allow_nan=False))
     else:
+        if not args.no_page:
+            _ = result.description  # the page needs it: the summary shows it too
         print(result.show())
+    if args.flagged is not None:
+        print(f"\nFlagged: {result.write_flagged(args.flagged)}", file=sys.stderr if args.json else sys.stdout)
     if not args.no_page and not (args.json and args.out is None):
         html, data = result.write(args.out or _beside(args.path), args.groups)
         print(f"\nPage: {html}\nJSON: {data}", file=sys.stderr if args.json else sys.stdout)
     return result.status
 
 
+def _follow(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from rovrl.audit.follow import follow
+
+    if not args.follow > 0:
+        raise RovrlError(f"--follow needs a number of seconds above 0, not {args.follow:g}")
+    unknown = sorted(set(args.stop_on) - set(CODES))
+    if unknown:
+        raise RovrlError(f"--stop-on names no finding: {', '.join(unknown)}; the codes are {', '.join(CODES)}")
+    if not Path(args.path).exists():
+        raise RovrlError(f"{args.path} does not exist: name the directory that the run writes its rollouts into")
+    out = None if args.no_page else Path(args.out or _beside(args.path))
+    options = options_of(args) | {"every": args.follow, "groups": args.groups, "stop_on": args.stop_on}
+    return follow(Path(args.path), out, say=lambda line: print(line, flush=True), **options)
+
+
 def _compare(args: argparse.Namespace) -> int:
     from rovrl.audit.compare import compare
 
     with progress_bar("audit") as progress:
-        result = compare(*args.compare, progress=progress, **_options(args))
+        result = compare(*args.compare, progress=progress, **options_of(args))
     print(json.dumps(result.to_dict(), allow_nan=False) if args.json else result.show())
     if args.out is not None and not args.no_page:
         html, data = result.write(args.out)
         print(f"\nPage: {html}\nJSON: {data}", file=sys.stderr if args.json else sys.stdout)
     return result.status
-
-
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    from rovrl.audit.read.rows import Columns
-
-    names = (
-        "reward",
-        "group",
-        "step",
-        "prompt",
-        "completion",
-        "advantage",
-        "log_ratios",
-        "logp_new",
-        "logp_old",
-        "mask",
-    )
-    given = {name: getattr(args, f"{name}_column") for name in names}
-    weights = tuple(
-        (name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight")
-    )
-    return {
-        "format": args.format,
-        "columns": Columns(**given, reward_weights=weights),
-        "group_size": args.group_size,
-        "keep_evaluation": args.keep_evaluation,
-        "reward_channel": _channel(RewardChannel, args.reward, "--reward"),
-        "ratio_channel": _channel(RatioChannel, args.ratio, "--ratio"),
-        "clip": _clip(args.clip),
-        "expect": tuple(args.expect),
-        "threshold": {code: _number(value, "--threshold") for code, value in _pairs(args.threshold, "--threshold")},
-    }
-
-
-def _pairs(words: list[str], option: str) -> list[tuple[str, str]]:
-    for word in words:
-        if "=" not in word:
-            raise RovrlError(f"{option} takes NAME=VALUE, not {word!r}")
-    return [(word.split("=", 1)[0], word.split("=", 1)[1]) for word in words]
-
-
-def _number(value: str, option: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise RovrlError(f"{option} needs a number, not {value!r}") from None
-
-
-def _channel(kind: type[RewardChannel] | type[RatioChannel], words: list[str], option: str) -> Any:
-    fields = {}
-    for name, value in _pairs(words, option):
-        try:
-            fields[name] = json.loads(value)
-        except ValueError:
-            fields[name] = value
-    try:
-        return kind.from_dict(fields)
-    except ValueError as error:
-        raise RovrlError(f"{option}: {error}") from None
-
-
-def _clip(words: str | None) -> tuple[float, float] | None:
-    if words is None:
-        return None
-    parts = words.split(",")
-    if len(parts) != 2:
-        raise RovrlError(f"--clip takes LOW,HIGH such as 3e-4,4e-4, not {words!r}")
-    low, high = (_number(part, "--clip") for part in parts)
-    if not (0 <= low < 1 and 0 <= high < float("inf")):
-        raise RovrlError(f"--clip needs 0 <= LOW < 1 and HIGH >= 0, not {words!r}")
-    return low, high
 
 
 def _beside(path: str) -> str:

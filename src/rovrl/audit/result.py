@@ -18,6 +18,7 @@ from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.measure.totals import Summary
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Note, Reader
+from rovrl.audit.show.export import as_html, flagged, group_frame, write_flagged
 from rovrl.audit.show.page import write
 from rovrl.audit.show.payload import payload
 from rovrl.audit.show.summary import text
@@ -97,6 +98,21 @@ class AuditResult:
     def write(self, directory: str | Path, groups: int = 5000) -> tuple[Path, Path]:
         """Writes audit.html and audit.json into `directory`; their paths."""
         return write(self, Path(directory), groups)
+
+    def flagged(self) -> Any:
+        """A pyarrow table of the responses that dominate their group, have no finite reward or change sign, with texts."""
+        return flagged(self)
+
+    def write_flagged(self, path: str | Path) -> Path:
+        """Writes `flagged()` as CSV (no text can act as a formula) or Parquet, by the name of the file; its path."""
+        return write_flagged(self, Path(path))
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame with one row per group: step, label and every statistic."""
+        return group_frame(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     def show(self) -> str:
         """The terminal summary as text."""

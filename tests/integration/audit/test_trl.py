@@ -46,7 +46,7 @@ def run(tmp_path_factory):
         "disable_tqdm": True,
         "beta": 0.0,
     }
-    callback = AuditCallback()
+    callback = AuditCallback(every=4)
     data = tiny.addition(64)
     trainer = GRPOTrainer(
         tiny.model(),
@@ -57,7 +57,9 @@ def run(tmp_path_factory):
         processing_class=tiny.tokenizer(),
         callbacks=[callback],
     )
+    callback.trainer = trainer
     trainer.train()
+    callback.history = trainer.state.log_history
     return place, callback
 
 
@@ -91,6 +93,38 @@ def test_the_callback_writes_the_audit_at_the_end_of_training(run):
     assert (place / "audit" / "audit.json").exists()
     assert callback.result.status == 1
     assert callback.result.summary == audit(place, group_size=8).summary
+
+
+def test_the_numbers_of_every_audit_are_logged_where_the_run_logs_its_own(run):
+    _, callback = run
+    logged = [entry for entry in callback.history if "audit/findings" in entry]
+    assert [entry["step"] for entry in logged] == [4, 8, 8]  # every 4 steps, and at the end
+    assert logged[-1]["audit/finding/contrast_lost"] == callback.result.summary.contrast_lost
+    assert (
+        sum("reward" in entry for entry in callback.history) == 2
+    )  # once per generation: TRL's own averages are its own
+
+
+def test_a_finding_that_is_named_ends_the_training_and_another_does_not(run, tmp_path):
+    place, _ = run
+
+    class State:
+        is_world_process_zero = True
+        global_step = 4
+
+    class Arguments:
+        output_dir = str(place)
+        num_generations = 8
+
+    class Control:
+        should_training_stop = False
+
+    for code, ends in (("contrast_lost", True), ("nonfinite_rewards", False)):
+        control = Control()
+        AuditCallback(out=tmp_path, every=2, stop_on=code).on_step_end(Arguments, State, control)
+        assert control.should_training_stop is ends
+    with pytest.raises(ValueError, match="names no finding: tired"):
+        AuditCallback(stop_on=["tired"])
 
 
 def test_a_run_without_anything_to_read_is_a_warning_and_not_an_error(tmp_path, caplog):

@@ -31,6 +31,8 @@ def text(result: AuditResult) -> str:
     parts = [
         _head(result),
         _rewards(result),
+        _responses(result),
+        _functions(result),
         _worst(result),
         _ratios(result),
         _certificate(result),
@@ -76,6 +78,42 @@ def _rewards(result: AuditResult) -> str:
     return "Rewards\n" + _table(lines)
 
 
+def _responses(result: AuditResult) -> str:
+    """Lengths and texts, where the files were read for them (for a page or by `result.description`)."""
+    if "description" not in result.__dict__:
+        return ""
+    t, lines = result.description.totals, []
+    if t.length is not None:
+        follows = (
+            ""
+            if t.length_reward is None
+            else f"; rank correlation with the reward inside groups {t.length_reward:+.2f}"
+        )
+        lines.append(("length", f"median {t.length:,.0f} {t.unit}, 90 % below {t.length_high:,.0f}{follows}"))
+    if t.truncated is not None:
+        lines.append(("truncated", f"{percent(t.truncated)} of the responses, {t.truncated_by}"))
+    if t.copies is not None:
+        pairs = "" if t.distinct is None else f"; {percent(t.distinct)} of their word pairs are distinct"
+        lines.append(("diversity", f"{percent(t.copies)} share their text with another one of the group{pairs}"))
+    if t.accuracy is not None:
+        lines.append(("accuracy", f"{percent(t.accuracy)} by the column {t.verdict}"))
+    return "Responses\n" + _table(lines) if lines else ""
+
+
+def _functions(result: AuditResult) -> str:
+    if "description" not in result.__dict__ or not result.description.functions:
+        return ""
+    known = lambda value, form: "-" if value is None else format(value, form)  # noqa: E731
+    lines = [f"  {'':<24} {'weight':>7} {'mean':>9} {'variance':>9} {'tied':>6} {'agrees':>7} {'dominated':>9}"]
+    for f in result.description.functions:
+        share = "-" if f.variance is None else percent(f.variance)
+        lines.append(
+            f"  {' '.join(f.name.split())[:24]:<24} {known(f.weight, '.3g'):>7} {known(f.mean, '.4g'):>9} {share:>9} "
+            f"{percent(f.tied):>6} {known(f.agreement, '+.2f'):>7} {f.dominated:>9,}"
+        )
+    return "Reward functions\n" + "\n".join(lines)
+
+
 def _worst(result: AuditResult) -> str:
     table = result.groups
     worst = [g for g in result.worst(WORST).tolist() if table.dominating[g] or table.flips[g]]
@@ -84,7 +122,7 @@ def _worst(result: AuditResult) -> str:
     lines = [f"  {'step':>6}  {'group':<24} {'lost':>6} {'by credit':>9} {'flips':>5}  rewards that dominate"]
     for g in worst:
         label = (result.rollouts.label[g].as_py() if not result.rollouts.by_runs else "") or f"group {g}"
-        label = "".join(c if c.isprintable() else "?" for c in label)
+        label = " ".join(label.split())  # a line end in a name must not break the table
         rewards = result.rewards(g)
         out = ", ".join(f"{rewards[i]:.4g}" for i in result.dominating(g)[:4]) or "-"
         lost, credit = (percent(float(np.nan_to_num(x[g]))) for x in (table.lost, table.lost_credit))

@@ -1,0 +1,82 @@
+"""`rovrl audit --follow DIR`: the audit of a run that is still going on, made again when its files have grown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rovrl.audit.result import AuditResult
+from rovrl.audit.run import audit
+from rovrl.errors import RovrlError
+
+Said = Callable[[str], None]
+
+
+def follow(
+    path: Path,
+    out: Path | None,
+    *,
+    every: float = 30.0,
+    groups: int = 5000,
+    stop_on: Iterable[str] = (),
+    say: Said = print,
+    sleep: Callable[[float], None] = time.sleep,
+    **options: Any,
+) -> int:
+    """The exit status after auditing `path` whenever its files have changed, until Ctrl-C or a finding of `stop_on`.
+
+    Writes the page into `out` each time (None: no page). The status is 1 for a code of `stop_on`, else that of the last audit.
+    Such signals describe what has happened; they do not foresee.
+    """
+    stops, seen, known, status = set(stop_on), None, set(), 0
+    try:
+        while True:
+            now = fingerprint(path, out)
+            if now != seen:
+                seen = now
+                result = _attempt(path, say, options)
+                if result is not None:
+                    status, known = result.status, _tell(result, known, out, groups, say)
+                    if stops & known:
+                        say(f"stopped: {', '.join(sorted(stops & known))}")
+                        return 1
+            sleep(every)
+    except KeyboardInterrupt:
+        return status
+
+
+def fingerprint(path: Path, out: Path | None) -> dict[str, tuple[int, int]]:
+    """Size and time of every file of the run, without the audit's own; {} while there is none."""
+    files = [path] if path.is_file() else path.rglob("*")
+    found = {}
+    for file in files:
+        try:
+            if file.is_file() and (out is None or out not in file.parents):
+                stat = file.stat()
+                found[str(file)] = (stat.st_size, stat.st_mtime_ns)
+        except OSError:  # it went away between the listing and the look
+            continue
+    return found
+
+
+def _attempt(path: Path, say: Said, options: dict[str, Any]) -> AuditResult | None:
+    try:
+        return audit(path, **options)
+    except RovrlError as error:  # a run that has not written its first rollouts yet
+        say(f"nothing to audit yet: {error}")
+        return None
+
+
+def _tell(result: AuditResult, known: set[str], out: Path | None, groups: int, say: Said) -> set[str]:
+    codes = {finding.code for finding in result.findings}
+    where = f" {result.write(out, groups)[0]}" if out is not None else ""
+    s = result.summary
+    say(f"step {s.last_step}: {s.groups:,} groups, mean reward {s.mean_reward:.4g}. {result.verdict}{where}")
+    for finding in result.findings:
+        if finding.code not in known:
+            say(f"  new: [{finding.code}] {finding.sentence}. {finding.advice[0].upper()}{finding.advice[1:]}.")
+    for code in sorted(known - codes):
+        say(f"  gone: [{code}]")
+    return codes

@@ -1,0 +1,82 @@
+"""The words of the command line as options of `rovrl.audit.audit`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rovrl.config import RatioChannel, RewardChannel
+from rovrl.errors import RovrlError
+
+
+def options_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of an audit, or a RovrlError that says which word is wrong."""
+    from rovrl.audit.read.rows import Columns
+
+    names = (
+        "reward",
+        "group",
+        "step",
+        "prompt",
+        "completion",
+        "advantage",
+        "log_ratios",
+        "logp_new",
+        "logp_old",
+        "mask",
+    )
+    given = {name: getattr(args, f"{name}_column") for name in names}
+    weights = tuple(
+        (name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight")
+    )
+    return {
+        "format": args.format,
+        "columns": Columns(**given, reward_weights=weights),
+        "group_size": args.group_size,
+        "keep_evaluation": args.keep_evaluation,
+        "reward_channel": _channel(RewardChannel, args.reward, "--reward"),
+        "ratio_channel": _channel(RatioChannel, args.ratio, "--ratio"),
+        "clip": _clip(args.clip),
+        "expect": tuple(args.expect),
+        "threshold": {code: _number(value, "--threshold") for code, value in _pairs(args.threshold, "--threshold")},
+    }
+
+
+def _pairs(words: list[str], option: str) -> list[tuple[str, str]]:
+    for word in words:
+        if "=" not in word:
+            raise RovrlError(f"{option} takes NAME=VALUE, not {word!r}")
+    return [(word.split("=", 1)[0], word.split("=", 1)[1]) for word in words]
+
+
+def _number(value: str, option: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise RovrlError(f"{option} needs a number, not {value!r}") from None
+
+
+def _channel(kind: type[RewardChannel] | type[RatioChannel], words: list[str], option: str) -> Any:
+    fields = {}
+    for name, value in _pairs(words, option):
+        try:
+            fields[name] = json.loads(value)
+        except ValueError:
+            fields[name] = value
+    try:
+        return kind.from_dict(fields)
+    except ValueError as error:
+        raise RovrlError(f"{option}: {error}") from None
+
+
+def _clip(words: str | None) -> tuple[float, float] | None:
+    if words is None:
+        return None
+    parts = words.split(",")
+    if len(parts) != 2:
+        raise RovrlError(f"--clip takes LOW,HIGH such as 3e-4,4e-4, not {words!r}")
+    low, high = (_number(part, "--clip") for part in parts)
+    if not (0 <= low < 1 and 0 <= high < float("inf")):
+        raise RovrlError(f"--clip needs 0 <= LOW < 1 and HIGH >= 0, not {words!r}")
+    return low, high

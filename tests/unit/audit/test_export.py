@@ -1,0 +1,94 @@
+"""What leaves the audit: flagged rows, a data frame, a notebook cell; and the audit of a run that goes on."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import audit_dumps
+from rovrl.audit import audit
+from rovrl.audit.follow import follow
+from rovrl.cli import main
+from rovrl.errors import RovrlError
+
+
+@pytest.fixture
+def run(tmp_path):
+    scores = audit_dumps.rewards(24, 8, spikes=0.0)
+    scores[3, 2], scores[5, 1] = 500.0, np.nan
+    return audit_dumps.verl(tmp_path / "run", scores, texts=["=SUM(A1)", "plain", "-2+3", "@cmd", "ok\n=1"])
+
+
+def test_flagged_rows_are_those_that_dominate_are_missing_or_change_sign(run, tmp_path):
+    result = audit(run)
+    rows = result.flagged().to_pylist()
+    whys = [row["why"] for row in rows]
+    assert sum("dominates" in why for why in whys) == int(result.groups.dominating.sum()) >= 1
+    assert sum("no finite" in why for why in whys) == 1
+    assert sum("opposite" in why for why in whys) == int(result.groups.flips.sum())
+    spike = next(row for row in rows if row["reward"] == 500.0)
+    assert (spike["response"], spike["prompt"], spike["completion"]) == (3, "user\nprompt 3", "-2+3")
+    assert result.write_flagged(tmp_path / "f.parquet") == tmp_path / "f.parquet"
+    assert pq.read_table(tmp_path / "f.parquet").num_rows == len(rows)
+
+
+def test_no_cell_of_the_csv_is_a_formula(run, tmp_path):
+    assert main(["audit", str(run), "--no-page", "--flagged", str(tmp_path / "f.csv")]) in (0, 1)
+    with open(tmp_path / "f.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    texts = {row["completion"] for row in rows}
+    assert texts & {"'=SUM(A1)", "'-2+3", "'@cmd"}
+    assert not any(
+        row[name].startswith(("=", "+", "-", "@")) for row in rows for name in ("prompt", "completion", "group")
+    )
+    with pytest.raises(RovrlError, match=r"\.csv or \.parquet"):
+        audit(run).write_flagged(tmp_path / "f.xlsx")
+
+
+def test_the_data_frame_has_every_group_and_the_notebook_cell_escapes(run, tmp_path):
+    result = audit(run)
+    frame = result.to_pandas()
+    assert len(frame) == 24
+    assert frame["mean"].to_numpy() == pytest.approx(result.groups.mean)
+    odd = audit_dumps.verl(tmp_path / "<script>alert(1)<", audit_dumps.rewards(8, 8))
+    assert "<script>" not in audit(odd)._repr_html_()
+    assert "&lt;script&gt;" in audit(odd)._repr_html_()
+
+
+def test_following_audits_again_when_the_run_has_grown_and_stops_at_the_named_finding(tmp_path):
+    path, said = tmp_path / "run.jsonl", []
+    good, bad = audit_dumps.rewards(16, 8, spikes=0.0), np.ones((60, 8))
+    rounds = iter([None, good, None, np.concatenate([good, bad])])
+
+    def sleep(seconds):
+        scores = next(rounds)
+        if scores is not None:
+            audit_dumps.table(path, scores)
+
+    path.write_text("")
+    assert follow(path, tmp_path / "out", say=said.append, sleep=sleep, stop_on=["stuck_grader"]) == 1
+    assert [line.split(":")[0] for line in said if not line.startswith("  ")] == [
+        "nothing to audit yet",
+        "step 2",
+        "step 10",
+        "stopped",
+    ]
+    assert any(line.startswith("  new: [stuck_grader]") for line in said)
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["summary"]["groups"] == 76
+
+
+def test_ctrl_c_ends_following_with_the_status_of_the_last_audit(tmp_path):
+    path = audit_dumps.table(tmp_path / "run.jsonl", audit_dumps.rewards(40, 8, spikes=0.2))
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    assert follow(path, None, say=lambda line: None, sleep=interrupt) == audit(path).status == 1
+
+
+def test_following_what_cannot_be_is_a_sentence(tmp_path, capsys):
+    assert main(["audit", str(tmp_path / "none"), "--follow"]) == 2
+    assert main(["audit", str(tmp_path), "--follow", "5", "--stop-on", "sleep"]) == 2
+    assert "names no finding: sleep" in capsys.readouterr().err
