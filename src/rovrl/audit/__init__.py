@@ -8,6 +8,6 @@ result.write("outputs/run/audit")        # audit.html and audit.json
 from rovrl.audit.compare import Comparison, compare
 from rovrl.audit.read.rows import Columns
 from rovrl.audit.result import AuditResult
-from rovrl.audit.run import audit
+from rovrl.audit.run import audit, audit_all
 
-__all__ = ["AuditResult", "Columns", "Comparison", "audit", "compare"]
+__all__ = ["AuditResult", "Columns", "Comparison", "audit", "audit_all", "compare"]

@@ -6,11 +6,14 @@ import argparse
 import json
 import sys
 import traceback
+from pathlib import Path
+from typing import Any
 
 from rovrl.audit.judge.codes import CODES
 from rovrl.audit.options import options_of
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
+from rovrl.output.terminal import visible
 
 CRASHED = 3
 EXAMPLE = """\
@@ -133,10 +136,14 @@ def _run(args: argparse.Namespace) -> int:
         raise RovrlError(f"--groups must be at least 1, not {args.groups}")
     if args.follow is not None:
         return _follow(args)
+    from rovrl.audit.read.find import find_runs
     from rovrl.audit.run import audit
 
+    options = options_of(args)
+    if len(find_runs(Path(args.path), args.format, options["columns"])) > 1:
+        return _several(args, options)
     with progress_bar("audit") as progress:
-        result = audit(args.path, progress=progress, **options_of(args))
+        result = audit(args.path, progress=progress, **options)
     if args.json:
         print(json.dumps(result.to_dict(args.groups), allow_nan=False))
     else:
@@ -152,8 +159,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _follow(args: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from rovrl.audit.follow import follow
 
     if not args.follow > 0:
@@ -166,6 +171,24 @@ def _follow(args: argparse.Namespace) -> int:
     out = None if args.no_page else Path(args.out or _beside(args.path))
     options = options_of(args) | {"every": args.follow, "groups": args.groups, "stop_on": args.stop_on}
     return follow(Path(args.path), out, say=lambda line: print(line, flush=True), **options)
+
+
+def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    """Every run below the path apart from the others: an index in the terminal, a page each; the worst status."""
+    from rovrl.audit.result import AuditResult
+    from rovrl.audit.run import audit_all
+    from rovrl.audit.show.summary import index
+
+    results = audit_all(args.path, **options)
+    good = {name: result for name, result in results.items() if isinstance(result, AuditResult)}
+    if args.json:
+        print(json.dumps({name: result.to_dict(args.groups) for name, result in good.items()}, allow_nan=False))
+    print(visible(index(args.path, results)), file=sys.stderr if args.json else sys.stdout)
+    if not args.no_page and not (args.json and args.out is None):
+        for name, result in good.items():
+            result.write(Path(args.out or _beside(args.path)) / name, args.groups)
+        print(f"\nPages: {args.out or _beside(args.path)}/*/audit.html", file=sys.stderr if args.json else sys.stdout)
+    return max((result.status for result in good.values()), default=2)
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -181,8 +204,6 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _beside(path: str) -> str:
-    from pathlib import Path
-
     place = Path(path)
     place = (place if place.is_dir() else place.parent) / "audit"
     if place.is_symlink():

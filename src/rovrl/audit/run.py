@@ -18,15 +18,11 @@ from rovrl.audit.judge.questions import questions
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
+from rovrl.audit.read.find import find_reader, find_runs
 from rovrl.audit.read.prompts import mixed_prompts
-from rovrl.audit.read.records import RecordReader
-from rovrl.audit.read.repeats import check_group_size, drop_evaluation, drop_repeats, split_runs
+from rovrl.audit.read.repeats import check_group_size, drop_evaluation, drop_repeats, join_interleaved, split_runs
 from rovrl.audit.read.rollouts import Rollouts, load
 from rovrl.audit.read.rows import STATISTICS, Columns, Notes, Reader
-from rovrl.audit.read.table import TableReader, table_files
-from rovrl.audit.read.tables import READ, columns_of, refusal
-from rovrl.audit.read.trl import TrlReader
-from rovrl.audit.read.verl import VerlReader
 from rovrl.audit.result import AuditResult
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.config import RatioChannel, RewardChannel
@@ -35,8 +31,6 @@ from rovrl.errors import RovrlError
 from rovrl.output.progress import Progress, silent
 from rovrl.partition import partition
 
-READERS = {"records": RecordReader, "trl": TrlReader, "verl": VerlReader, "table": TableReader}
-"""Kinds of dumps, in the order in which they are tried."""
 MATCH_GROUPS = 500
 TRL_EPSILON = 1e-4
 
@@ -64,8 +58,14 @@ def audit(
     path = Path(path)
     limit = thresholds(threshold)
     check_group_size(group_size)
-    columns = columns if isinstance(columns, Columns) else Columns(**(columns or {}))
-    reader, files = find_reader(path, format, columns)
+    columns = Columns.of(columns)
+    runs = find_runs(path, format, columns)
+    if len(runs) > 1:
+        names = ", ".join(str(run.relative_to(path)) for run in runs[:5]) + (", ..." if len(runs) > 5 else "")
+        raise RovrlError(
+            f"{path} holds {len(runs)} runs ({names}): audit one of them, or all with rovrl.audit.audit_all"
+        )
+    reader, files = find_reader(runs[0], format, columns)
     notes = Notes()
     rollouts = load(reader, files, STATISTICS | _logged(reader), notes, progress)
     rollouts = _grouped(rollouts, reader, path, group_size, keep_evaluation)
@@ -84,6 +84,21 @@ def audit(
         clip=clip,
         progress=progress,
     )
+
+
+def audit_all(path: str | Path, **options: Any) -> dict[str, AuditResult | RovrlError]:
+    """Every run at `path` by its name below it, each with its own result, or with the reason why there is none.
+
+    `options` are those of `audit`. A path that holds a single run gives one entry, named ".".
+    """
+    path, columns = Path(path), Columns.of(options.get("columns"))
+    results: dict[str, AuditResult | RovrlError] = {}
+    for run in find_runs(path, options.get("format", "auto"), columns):
+        try:
+            results[str(run.relative_to(path))] = audit(run, **options)
+        except RovrlError as error:
+            results[str(run.relative_to(path))] = error
+    return results
 
 
 def judge(
@@ -129,45 +144,9 @@ def judge(
     )
 
 
-def find_reader(path: Path, format: str, columns: Columns) -> tuple[Reader, list[Path]]:
-    """The reader for what lies at `path`, and its files; a RovrlError that says what was looked for."""
-    if not path.exists():
-        raise RovrlError(f"{path} does not exist: name a run directory, a folder of rollouts, or one file of rollouts")
-    if format not in ("auto", *READERS):
-        raise RovrlError(f"--format must be auto, {', '.join(READERS)}, not {format}")
-    try:
-        for name in READERS if format == "auto" else (format,):
-            reader = READERS[name](columns)
-            if files := reader.files(path):
-                return reader, files
-    except OSError as error:
-        raise RovrlError(f"{path} cannot be read: {error.strerror or error}") from error
-    raise RovrlError(_nothing_found(path, columns))
-
-
-def _nothing_found(path: Path, columns: Columns) -> str:
-    if path.is_file() and path.suffix.lower() not in READ:
-        return refusal(path)
-    notes = Notes()
-    candidates = [path] if path.is_file() else table_files(path)[:1]
-    for file in candidates:
-        present = columns_of(file, notes)
-        if present and columns.reward not in present:
-            named = f"no column {columns.reward!r}" if columns.reward else "no reward column that is known by its name"
-            return (
-                f"{file} has {named}; its columns are {', '.join(present[:20])}: name the reward with --reward-column "
-                "(and --group-column, --step-column, --prompt-column, --completion-column)"
-            )
-    told = "; ".join(note.sentence for note in notes.all())
-    return (
-        f"no rollouts found at {path}{': ' + told if told else ''}; looked for records (step_*.parquet), TRL's "
-        "completions_*.parquet, verl's *.jsonl, and tables (.parquet, .jsonl, .csv) with a reward column"
-    )
-
-
 def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | None, keep_evaluation: bool) -> Rollouts:
     if reader.by_runs:
-        rollouts = split_runs(rollouts, group_size)
+        rollouts = split_runs(join_interleaved(rollouts), group_size)
     elif group_size is not None:
         rollouts.notes.tell("group_size_ignored", "the dump names its groups: --group-size was not needed and not used")
     if reader.repeats:
@@ -219,4 +198,4 @@ def _trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, Rew
     return "other"
 
 
-__all__ = ["READERS", "audit", "find_reader", "judge"]
+__all__ = ["audit", "audit_all", "judge"]

@@ -30,6 +30,10 @@ class Batch(ABC):
     def numbers(self, name: str) -> NDArray[np.float64]:
         """The column as float64; what is no number is NaN."""
 
+    def integers(self, name: str) -> NDArray[np.int64] | None:
+        """The column as whole numbers, exact up to 2^63; None if it holds anything else."""
+        return None
+
     @abstractmethod
     def texts(self, name: str) -> Any:
         """The column as a pyarrow string array; what is no text is written as JSON."""
@@ -61,6 +65,13 @@ class ArrowBatch(Batch):
         if pa.types.is_floating(kind) or pa.types.is_integer(kind):
             return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return np.array([as_number(value) for value in _python(column)], dtype=np.float64)
+
+    def integers(self, name: str) -> NDArray[np.int64] | None:
+        """See `Batch`."""
+        column = _plain(self._column(name))
+        if not pa.types.is_integer(column.type) or column.null_count:
+            return None
+        return column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
 
     def texts(self, name: str) -> Any:
         """See `Batch`."""
@@ -99,6 +110,14 @@ class DictBatch(Batch):
     def numbers(self, name: str) -> NDArray[np.float64]:
         """See `Batch`."""
         return np.array([as_number(value.get(name)) for value in self.values], dtype=np.float64)
+
+    def integers(self, name: str) -> NDArray[np.int64] | None:
+        """See `Batch`; a text of digits is a number: CSV has no others."""
+        try:
+            whole = [int(value[name]) for value in self.values if not isinstance(value[name], float)]
+            return np.array(whole, dtype=np.int64) if len(whole) == len(self.values) else None
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
 
     def texts(self, name: str) -> Any:
         """See `Batch`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.read.rollouts import Rollouts
+from rovrl.audit.read.rollouts import Rollouts, merged
 from rovrl.audit.read.tables import check_regular, pa
 from rovrl.errors import RovrlError
 
@@ -53,17 +53,47 @@ def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
     )
 
 
+def join_interleaved(rollouts: Rollouts) -> Rollouts:
+    """Rows of one step with the same prompt as one group, where prompts come in turn and runs of them say nothing."""
+    if not rollouts.groups or np.median(rollouts.size) > 1:
+        return rollouts
+    order, sizes, first = merged(rollouts.step, rollouts.label, rollouts.size)
+    if order is None or np.median(sizes) <= 1:
+        return rollouts
+    rollouts.notes.tell(
+        "interleaved", "the prompts of a step come in turn: rows of one step with the same prompt were taken as a group"
+    )
+    pick = lambda column: None if column is None else column[order]  # noqa: E731
+    columns = ("reward", "file", "row", "advantage", "planted", "digest")
+    return replace(
+        rollouts,
+        **{name: pick(getattr(rollouts, name)) for name in columns},
+        start=np.concatenate([[0], np.cumsum(sizes)]),
+        step=rollouts.step[first],
+        label=rollouts.label.take(pa.array(first)),
+    )
+
+
 def drop_repeats(rollouts: Rollouts) -> Rollouts:
-    """Every group once: a batch that was logged at several steps counts at the first."""
+    """Every batch once: a file whose groups are, one by one, those of an earlier file was logged again.
+
+    Whole files are compared: single groups that come again are what a policy does that has collapsed, and stay.
+    """
     digest = _group_digest(rollouts)
     if digest is None or not len(digest):
         return rollouts
-    _, first = np.unique(digest, return_index=True)
-    keep = np.zeros(rollouts.groups, dtype=bool)
-    keep[first] = True
+    file = rollouts.file[rollouts.start[:-1]]
+    seen: set[bytes] = set()
+    again = []
+    for number in np.unique(file).tolist():
+        batch = digest[file == number].tobytes()
+        if batch in seen:
+            again.append(number)
+        seen.add(batch)
+    keep = ~np.isin(file, again)
     rollouts.notes.count(
         "logged_twice",
-        "{n} groups were logged again at a later step (the same batch) and were counted once",
+        "{n} groups were logged again, in files that repeat an earlier file group by group, and were counted once",
         int((~keep).sum()),
     )
     return rollouts.select(keep)
@@ -72,8 +102,9 @@ def drop_repeats(rollouts: Rollouts) -> Rollouts:
 def drop_evaluation(rollouts: Rollouts, path: Path, group_size: int | None) -> Rollouts:
     """Without the rows of evaluations, as far as they can be told: TRL logs them into the same files, unmarked.
 
-    Two signs: a file whose prompts, in their order, come again in another file with other responses (an evaluation set is
-    fixed, training is shuffled); a file whose groups all have another size than the training groups.
+    Two signs: a list of prompts that, in its order, comes again in other files with other responses, while no other list does
+    (an evaluation set is fixed; a second epoch without shuffling repeats many lists, or the first one); a file whose groups all
+    have another size than the training groups.
     """
     if not rollouts.groups:
         return rollouts
@@ -87,18 +118,19 @@ def drop_evaluation(rollouts: Rollouts, path: Path, group_size: int | None) -> R
         by_file[number].append(group)
     for number, groups in by_file.items():
         lists[number] = tuple(prompts[group] for group in groups)
-    again = Counter(lists.values())
-    repeated = {number for number, names in lists.items() if again[names] > 1}
+    again = {names: count for names, count in Counter(lists.values()).items() if count > 1}
+    repeated = {number for number, names in lists.items() if names in again}
+    epochs = len(again) > 1 or lists[min(lists)] in again
     other_size = {n for n, groups in by_file.items() if all(rollouts.size[g] % usual for g in groups)}
-    _tell(rollouts, path, repeated, other_size, len(lists))
-    found = (repeated if len(repeated) < len(lists) else set()) | other_size
+    _tell(rollouts, path, repeated, other_size, epochs)
+    found = (set() if epochs else repeated) | other_size
     return rollouts.select(~np.isin(file, sorted(found))) if found else rollouts
 
 
-def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[int], files: int) -> None:
+def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[int], epochs: bool) -> None:
     notes = rollouts.notes
     logged = _evaluations(path)
-    if repeated and len(repeated) < files:
+    if repeated and not epochs:
         notes.tell(
             "evaluation_rows",
             f"{len(repeated)} files hold the same prompts in the same order with other responses: taken as evaluation and "
@@ -107,7 +139,7 @@ def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[in
     elif repeated:
         notes.tell(
             "evaluation_unclear",
-            "every file repeats the prompts of another file: training without shuffling, or evaluation rows only; nothing "
+            f"{len(repeated)} files repeat the prompts of other files: several epochs in the same order, or evaluation; none "
             "was left out",
         )
     if other_size:

@@ -126,7 +126,7 @@ class _Gathered:
         label = label if isinstance(label, pa.Array) else pa.array([], type=pa.large_string())
         rows: dict[str, Any] = {name: self._column(name) for name in self.rows}
         if not self.by_runs:
-            order, length, first = _merged(step, label, length)
+            order, length, first = merged(step, label, length)
             step, label = step[first], label.take(pa.array(first))
             if order is not None:
                 rows = {name: None if column is None else column[order] for name, column in rows.items()}
@@ -146,7 +146,7 @@ class _Gathered:
         return None if not parts or any(part is None for part in parts) else np.concatenate(parts)
 
 
-def _merged(
+def merged(
     step: NDArray[np.int64], label: Any, length: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64]]:
     """Runs with the same (step, label) put together: the new order of rows (None: as it is), sizes, first run of each."""

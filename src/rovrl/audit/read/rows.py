@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rovrl.errors import RovrlError
 
 STATISTICS = frozenset({"reward"})
 """What the first pass over the files wants: no texts, no tokens."""
@@ -43,6 +45,16 @@ class Columns:
         "logp_old": ("logp_old", "old_logprobs", "old_log_probs"),
         "mask": ("mask", "response_mask", "completion_mask", "loss_mask"),
     }
+
+    @classmethod
+    def of(cls, given: Columns | Mapping[str, Any] | None) -> Columns:
+        """`given` as Columns; a RovrlError for a word that names no column."""
+        if isinstance(given, Columns):
+            return given
+        unknown = sorted(set(given or {}) - {*cls.USUAL, "reward_weights"})
+        if unknown:
+            raise RovrlError(f"columns has no {', '.join(unknown)}; it takes {', '.join(cls.USUAL)}, reward_weights")
+        return cls(**(given or {}))
 
     def find(self, what: str, present: list[str]) -> str | None:
         """The column for `what`: the named one if given, else the first of its usual names that is present."""

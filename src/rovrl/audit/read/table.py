@@ -129,6 +129,9 @@ def steps(batch: Batch, name: str | None, otherwise: int = 0) -> NDArray[np.int6
     """The steps of the rows as whole numbers; `otherwise` where there is none."""
     if name is None or name not in batch.names:
         return np.full(len(batch), otherwise, dtype=np.int64)
+    whole = batch.integers(name)
+    if whole is not None:
+        return whole
     values = batch.numbers(name)
     usable = np.isfinite(values) & (np.abs(values) < 2**53)
     return np.where(usable, values, otherwise).astype(np.int64)

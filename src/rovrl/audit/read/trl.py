@@ -18,6 +18,7 @@ from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.rows import Chunk, Columns, Notes
 from rovrl.audit.read.table import natural, steps
 from rovrl.audit.read.tables import batches, columns_of
+from rovrl.audit.read.weights import infer_weights
 from rovrl.errors import RovrlError
 
 FIXED = ("step", "prompt", "completion", "advantage")
@@ -33,6 +34,8 @@ class TrlReader:
     by_runs: bool = True
     repeats: bool = True
     method: str | None = None
+    weights: dict[str, float] = field(default_factory=dict)
+    """Of the reward functions: given, or inferred from the advantages of the first batch that shows them."""
     title: ClassVar[str] = "TRL completions"
     logs_advantages: ClassVar[bool] = True
     row_per_update: ClassVar[bool] = False
@@ -79,26 +82,44 @@ class TrlReader:
     def _reward_names(self, batch: Batch, file: Path, notes: Notes) -> list[str]:
         if self.columns.reward:
             return [self.columns.reward] if self.columns.reward in batch.names else []
-        weights = dict(self.columns.reward_weights)
-        missing = [name for name in weights if name not in batch.names]
+        self.weights = self.weights or dict(self.columns.reward_weights)
+        missing = [name for name in self.weights if name not in batch.names]
         if missing:
             raise RovrlError(
                 f"{file} has no reward column {', '.join(missing)}; its columns are {', '.join(batch.names)}"
             )
         others = [name for name in batch.names if name not in FIXED]
-        found = list(weights) or [name for name in others if np.isfinite(batch.numbers(name)).any()] or others
-        if len(found) > 1 and not weights:
-            notes.tell(
-                "reward_weights_unknown",
-                f"the dump has several reward columns ({', '.join(found)}) and no weights: they were added up with weight 1 "
-                "each; give --reward-weight NAME=W if the run used others, or if a column is no reward",
-            )
-        return found
+        found = list(self.weights) or [name for name in others if np.isfinite(batch.numbers(name)).any()] or others
+        if len(found) > 1 and not self.weights:
+            self.weights = self._inferred(batch, found) or {}
+            self._tell_weights(found, notes)
+        return list(self.weights) or found
+
+    def _inferred(self, batch: Batch, names: list[str]) -> dict[str, float] | None:
+        """The weights that explain the logged advantages; columns that `log_extra` added have none."""
+        if "advantage" not in batch.names:
+            return None
+        prompt = batch.texts("prompt").to_pylist()
+        start = [k for k in range(len(prompt)) if k == 0 or prompt[k] != prompt[k - 1]]
+        columns = {name: batch.numbers(name) for name in names}
+        return infer_weights(columns, batch.numbers("advantage"), np.array([*start, len(prompt)]))
+
+    def _tell_weights(self, found: list[str], notes: Notes) -> None:
+        if self.weights:
+            terms = " + ".join(f"{weight:g} x {name}" for name, weight in self.weights.items())
+            left = [name for name in found if name not in self.weights]
+            rest = f"; {', '.join(left)} {'is' if len(left) == 1 else 'are'} no part of it" if left else ""
+            notes.tell("reward_weights_inferred", f"the logged advantages are those of {terms}{rest}")
+            return
+        notes.tell(
+            "reward_weights_unknown",
+            f"the dump has several columns of numbers ({', '.join(found)}), and the logged advantages do not tell which are "
+            "rewards: they were added up with weight 1 each; give --reward-weight NAME=W for those that are",
+        )
 
     def _total(self, parts: NDArray[np.float64], names: list[str]) -> NDArray[np.float64]:
         """TRL's rule: weighted sum over the functions that gave a score; no score at all is no reward."""
-        weights = dict(self.columns.reward_weights)
-        factor = np.array([weights.get(name, 1.0) for name in names])
+        factor = np.array([self.weights.get(name, 1.0) for name in names])
         scored = ~np.isnan(parts)
         with np.errstate(invalid="ignore", over="ignore"):  # inf - inf between reward functions: no finite reward
             total = (np.where(scored, parts, 0.0) * factor).sum(-1)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rovrl.audit.judge.findings import percent, share
+from rovrl.errors import RovrlError
 from rovrl.output.terminal import visible
 
 if TYPE_CHECKING:
@@ -40,6 +42,19 @@ def text(result: AuditResult) -> str:
         _verdict(result),
     ]
     return visible("\n\n".join(part for part in parts if part))
+
+
+def index(path: str, results: Mapping[str, AuditResult | RovrlError]) -> str:
+    """One line per run: its size and its verdict, or why it could not be audited."""
+    lines = [f"rovrl audit of {path}: {len(results)} runs, each by itself", ""]
+    width = max(len(name) for name in results)
+    for name, result in results.items():
+        if isinstance(result, RovrlError):
+            lines.append(f"  {name:<{width}}  {result}")
+        else:
+            size = f"{result.summary.groups:,} groups, mean reward {result.summary.mean_reward:.4g}"
+            lines.append(f"  {name:<{width}}  {size}  {result.verdict}")
+    return "\n".join([*lines, "", f"One of them in full: rovrl audit {path}/NAME"])
 
 
 def _head(result: AuditResult) -> str:

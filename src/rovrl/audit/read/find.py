@@ -1,0 +1,115 @@
+"""What lies at a path: one run and the reader for it, or several runs side by side."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rovrl.audit.read.records import RecordReader
+from rovrl.audit.read.rows import Columns, Notes, Reader
+from rovrl.audit.read.table import SKIPPED_FOLDERS, TableReader, natural, table_files
+from rovrl.audit.read.tables import READ, columns_of, refusal
+from rovrl.audit.read.trl import TrlReader
+from rovrl.audit.read.verl import VerlReader
+from rovrl.errors import RovrlError
+
+READERS = {"records": RecordReader, "trl": TrlReader, "verl": VerlReader, "table": TableReader}
+"""Kinds of dumps, in the order in which they are tried."""
+TAKES = {"records": (), "trl": ("reward",), "verl": ("reward",)}
+"""Which columns can be named for a dump that names its columns itself; a table takes all."""
+PARTS = re.compile(r"(step|epoch|rank|shard|part|iter|worker|global_step)?[-_.]?\d+", re.IGNORECASE)
+"""Names of folders that hold pieces of one run."""
+DEPTH = 3
+
+
+def find_runs(path: Path, format: str, columns: Columns) -> list[Path]:
+    """The runs at `path`: itself, or the folders below it where it holds several runs side by side; never empty.
+
+    A folder of `rovrl train` with one run per method and seed, verl's train/ and val/, a folder of runs: groups with the same
+    name in two of them are two groups.
+    """
+    if not path.is_dir() or any(READERS[name](columns).files(path) for name in _kinds(format)):
+        return [path]
+    folders = [folder for depth in range(1, DEPTH + 1) for folder in path.glob("/".join("*" * depth))]
+    folders = [f for f in folders if f.is_dir() and not _is_skipped(f.relative_to(path))]
+    runs = {f for f in folders if any(READERS[name](columns).files(f) for name in _kinds(format))}
+    runs = {f for f in runs if not any(parent in runs for parent in f.parents)}
+    if not runs and format in ("auto", "table"):
+        runs = _tables(path, columns)
+    return sorted(runs, key=natural) or [path]
+
+
+def find_reader(path: Path, format: str, columns: Columns) -> tuple[Reader, list[Path]]:
+    """The reader for what lies at `path`, and its files; a RovrlError that says what was looked for."""
+    if not path.exists():
+        raise RovrlError(f"{path} does not exist: name a run directory, a folder of rollouts, or one file of rollouts")
+    if format not in ("auto", *READERS):
+        raise RovrlError(f"--format must be auto, {', '.join(READERS)}, not {format}")
+    try:
+        for name in READERS if format == "auto" else (format,):
+            reader = READERS[name](columns)
+            if files := reader.files(path):
+                _check_columns(reader, files, columns)
+                return reader, files
+    except OSError as error:
+        raise RovrlError(f"{path} cannot be read: {error.strerror or error}") from error
+    raise RovrlError(_nothing_found(path, columns))
+
+
+def _kinds(format: str) -> tuple[str, ...]:
+    """The kinds that are told by their own files, not by any table below."""
+    return tuple(TAKES) if format == "auto" else (format,) if format in TAKES else ()
+
+
+def _tables(path: Path, columns: Columns) -> set[Path]:
+    """The folders directly below that hold tables of rollouts, if there are several and they are not pieces of one run."""
+    files = TableReader(columns).files(path)
+    heads = {file.relative_to(path).parts[0] for file in files}
+    apart = len(heads) > 1 and all((path / head).is_dir() and not PARTS.fullmatch(head) for head in heads)
+    return {path / head for head in heads} if apart else set()
+
+
+def _is_skipped(folder: Path) -> bool:
+    return any(part.startswith(SKIPPED_FOLDERS) for part in folder.parts)
+
+
+def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
+    """A RovrlError for a named column that is not there, or that this kind of dump does not need."""
+    named = {what: getattr(columns, what) for what in Columns.USUAL if getattr(columns, what) is not None}
+    allowed = TAKES.get(reader.name, tuple(Columns.USUAL))
+    if strange := [what for what in named if what not in allowed]:
+        option = f"--{strange[0].replace('_', '-')}-column"
+        raise RovrlError(f"{option} is for tables, and this is {reader.title}; --format table reads it as a table")
+    if not named:
+        return
+    present = {name for file in (*files[:2], files[-1]) for name in columns_of(file, Notes())}
+    for what, name in named.items():
+        if name not in present:
+            option = f"--{what.replace('_', '-')}-column"
+            raise RovrlError(
+                f"{files[0]} has no column {name!r} ({option}); its columns are {_listed(sorted(present))}"
+            )
+
+
+def _nothing_found(path: Path, columns: Columns) -> str:
+    if path.is_file() and path.suffix.lower() not in READ:
+        return refusal(path)
+    notes = Notes()
+    candidates = [path] if path.is_file() else table_files(path)[:1]
+    for file in candidates:
+        present = columns_of(file, notes)
+        if present and columns.reward not in present:
+            named = f"no column {columns.reward!r}" if columns.reward else "no reward column that is known by its name"
+            return (
+                f"{file} has {named}; its columns are {_listed(present)}: name the reward with --reward-column "
+                "(and --group-column, --step-column, --prompt-column, --completion-column)"
+            )
+    told = "; ".join(note.sentence for note in notes.all())
+    return (
+        f"no rollouts found at {path}{': ' + told if told else ''}; looked for records (step_*.parquet), TRL's "
+        "completions_*.parquet, verl's *.jsonl, and tables (.parquet, .jsonl, .csv) with a reward column"
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
