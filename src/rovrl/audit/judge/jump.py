@@ -14,6 +14,8 @@ BESIDE = 48
 """Groups on each side of a step that are compared."""
 LEAST = 12
 """With fewer on one side nothing is said."""
+LARGE = 1.2
+"""A smaller factor is no jump, and is not tested."""
 ERROR = 1e-3
 """The chance, over all steps together, that groups in random order show such a change; honest runs drift, hence so small."""
 
@@ -21,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | None:
-    """(step, factor) of the clearest lasting change of the spread within groups; None if chance explains them all.
+    """(step, factor) of the clearest lasting change of the spread within groups; None if chance explains all of them.
 
     At every step the 48 groups before it are compared with the 48 from it on, by the sum of their ranks. If the groups stood
     in random order, that sum would have the permutation distribution of Wilcoxon's statistic (its exact mean and variance,
@@ -34,13 +36,23 @@ def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | Non
     edges = edges[(edges >= LEAST) & (edges <= len(log) - LEAST)]
     if not len(edges):
         return None
-    clear = np.array([_deviations(log[max(0, k - BESIDE) : k], log[k : k + BESIDE]) for k in edges.tolist()])
-    best = int(np.argmax(np.abs(clear)))
-    if len(edges) * math.erfc(abs(float(clear[best])) / 2**0.5) > ERROR:
+    change = _change(log, edges)
+    large = np.flatnonzero(np.abs(change) > math.log(LARGE))
+    if not len(large):
         return None
-    k = int(edges[best])
-    change = float(np.median(log[k : k + BESIDE]) - np.median(log[max(0, k - BESIDE) : k]))
-    return int(step[k]), math.exp(change)
+    sides = ((log[max(0, k - BESIDE) : k], log[k : k + BESIDE]) for k in edges[large].tolist())
+    clear = np.abs([_deviations(before, after) for before, after in sides])
+    best = int(np.argmax(clear))
+    if len(edges) * math.erfc(float(clear[best]) / 2**0.5) > ERROR:
+        return None
+    return int(step[edges[large[best]]]), math.exp(float(change[large[best]]))
+
+
+def _change(log: Array, edges: NDArray[np.int64]) -> Array:
+    """The median from each edge on minus the median before it."""
+    padded = np.pad(log, BESIDE, constant_values=np.nan)
+    place = edges[:, None] + np.arange(BESIDE)
+    return np.nanmedian(padded[place + BESIDE], axis=1) - np.nanmedian(padded[place], axis=1)
 
 
 def _deviations(before: Array, after: Array) -> float:

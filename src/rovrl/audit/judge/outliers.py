@@ -33,6 +33,8 @@ ABOUT = 0.75
 """A difference of this share of a distance is about as large."""
 NEAREST, NEAREST_SMALL = 4.0, 48.0
 """No gap is looked for nearer than 4 usual spreads, nor, in groups of n, than 48/n."""
+LOOKED_AT = 4096
+"""Groups, evenly spread over the run, in which gaps are looked for."""
 FAR = 1e300
 ONE_LEVEL = 0.2
 """Distances whose middle four fifths span less than this share of their median are one level."""
@@ -115,11 +117,13 @@ def _beyond_gap(distance: Array, table: GroupTable, group: Counts) -> NDArray[np
         far = np.clip(np.nan_to_num(distance / usual[group]), -FAR, FAR)
     size = float(np.median(table.size[~table.single])) if (~table.single).any() else SMALL
     least, rule = max(NEAREST, NEAREST_SMALL / size), HONEST_TAIL if size >= SMALL else {}
+    every = max(1, len(table.size) // LOOKED_AT)
+    looked = far if every == 1 else far[group % every == 0]
     found = np.zeros(len(far), dtype=bool)
     for seen in (np.positive, np.negative, np.abs):
-        side = seen(far)
-        side = -np.sort(-side[side > least / WIDTHS[-1]])
-        here = cuts(side, least, 0.5 * len(far), **rule)
+        side = seen(looked)
+        side = np.sort(side[side > least / WIDTHS[-1]])[::-1]
+        here = cuts(side, least, 0.5 * len(looked), **rule)
         if here:
             found |= seen(far) > here[-1].threshold
     return found
