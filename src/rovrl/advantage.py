@@ -1,4 +1,4 @@
-"""Rewards -> advantages for real batches: partitions, fallback, rewards that are no numbers, ragged groups by id.
+"""Rewards -> advantages for real batches: partitions, fallback, rewards that are not numbers, ragged groups by id.
 
 Runs without gradient as a whole, in float64; the advantages come back in the rewards' own type.
 """

@@ -1,6 +1,6 @@
 """Rewards -> reference -> credit -> advantage: the formulas, on finite groups [batch, group] with given blocks.
 
-`rovrl.advantage` adds what real batches need: partitions, fallback, rewards that are no numbers, ragged groups.
+`rovrl.advantage` adds what real batches need: partitions, fallback, rewards that are not numbers, ragged groups.
 """
 
 from __future__ import annotations

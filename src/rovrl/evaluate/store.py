@@ -91,7 +91,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     file = path / "settings.json"
     if not file.is_file():
         raise RovrlError(
-            f"{path} is no evaluation (no settings.json in it): give the --out directory of a `rovrl eval` run"
+            f"{path} is not an evaluation (it has no settings.json): give the --out directory of a `rovrl eval` run"
         )
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))

@@ -21,11 +21,11 @@ LEAST, LEAST_IN_SMALL = 4.0, 12.0
 MOST = 0.5
 """No more than this share of all responses is a fault on one side."""
 SMALLEST = 4
-"""Smaller groups are no evidence: their center follows a single hit."""
+"""Smaller groups do not count as evidence: their center follows a single hit."""
 LAYERED = 8
 """In smaller groups on average only what lies beyond the farthest gap can be shown: a few of four show no layers."""
 NEGLIGIBLE = 0.15
-"""An excess of this share of the expected pairs is no dispersion, however significant: some centers are misplaced."""
+"""An excess of this share of the expected pairs is not dispersion, however significant: some centers are misplaced."""
 REMAINDER, UNSUSPICIOUS = 0.4, 0.05
 """Hits up to this share of the faults shown before may lack power of their own, if their p-value is above the second number."""
 MEETINGS, MET = 6, 0.5

@@ -119,7 +119,7 @@ class _Pool:
         }
         pipe = self.processes[index].stdin
         assert pipe is not None
-        with suppress(BrokenPipeError):  # a worker that is gone is told by its listener
+        with suppress(BrokenPipeError):  # its listener reports a worker that is gone
             pipe.write(json.dumps(message) + "\n")
             pipe.flush()
         return order
@@ -161,7 +161,7 @@ class _Bars:
 
 
 class _Lines:
-    """The same for an output that is no terminal: one plain line per evaluation."""
+    """The same for an output that is not a terminal: one plain line per evaluation."""
 
     def tell(self, event: dict[str, Any]) -> None:
         """Prints evaluations, endings and failures."""

@@ -26,7 +26,7 @@ class Series(NamedTuple):
 
 
 def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str, percent: bool = False) -> str:
-    """One chart; each line carries its name at its right end. Values that are no finite numbers are left out.
+    """One chart; each line carries its name at its right end. Values that are not finite are left out.
 
     A line's colour is its place in `series`, with values or without: over several charts of the same methods each keeps it.
     """

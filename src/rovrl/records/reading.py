@@ -22,7 +22,7 @@ def read_steps(
     """Yields (step, pyarrow.Table) in the order of steps, one step in memory at a time.
 
     `path` is a record directory, a run directory that holds `records/`, or one file; `columns` picks columns. A damaged
-    file is left out and told to `report` (default: a warning).
+    file is left out and reported to `report` (default: a warning).
     """
     for step, step_file, file in _readable(path, columns, report):
         try:
@@ -43,7 +43,7 @@ def read_batches(
     """Yields (step, pyarrow.RecordBatch) of at most `batch_size` rows: for steps that are themselves too large.
 
     Of a file that is damaged in the middle, the rows before the damage have been given when it is found; the rest is left out
-    and told to `report`.
+    and reported to `report`.
     """
     for step, step_file, file in _readable(path, columns, report):
         given = 0

@@ -40,7 +40,7 @@ def psi_deriv(u: Float[Tensor, "*n"], score_width: float | Tensor = 1.0, shape: 
     if alpha == 2:
         return weight
     if alpha == -math.inf:
-        z = z.clamp(-100, 100)  # the weight is 0 from far earlier on, and 0·∞ is no number
+        z = z.clamp(-100, 100)  # the weight is 0 long before that, and 0·∞ would be NaN
         return weight * (1 - z * z)
     root = z / math.sqrt(abs(alpha - 2))  # √v
     cosine, sine = (

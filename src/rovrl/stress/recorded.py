@@ -21,7 +21,7 @@ class RewardGroups:
 
     rewards: Tensor
     left_out: int
-    """Groups of another size, or with a reward that is no number."""
+    """Groups of another size, or with a reward that is not a number."""
 
 
 def reward_groups(path: Path) -> RewardGroups:

@@ -90,7 +90,7 @@ class HeavyTails:
 
 @dataclass(frozen=True)
 class Failures:
-    """Each response is hit with probability `rate`; its reward becomes `value`, which is no score."""
+    """Each response is hit with probability `rate`; its reward becomes `value`, which does not count as a score."""
 
     rate: float = 0.05
     value: Literal["nan", "inf", "-inf"] = "nan"

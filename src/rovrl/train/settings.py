@@ -78,7 +78,7 @@ def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = 
 def load_function(name: str, beside: Path) -> Callable[..., Any] | str:
     """A reward function by import path "package.module.function" (or "module:function"); modules beside the YAML count.
 
-    A name with a slash that is no import path is left as it is: TRL loads it as a reward model.
+    A name with a slash that is not an import path is left as it is: TRL loads it as a reward model.
     """
     if not isinstance(name, str):
         raise RovrlError(f"reward_funcs must hold import paths such as rewards.correct, not {name!r}")
@@ -96,7 +96,7 @@ def load_function(name: str, beside: Path) -> Callable[..., Any] | str:
             f"with the module installed or in {folder}"
         ) from None
     if not callable(found):
-        raise RovrlError(f"the reward function {name!r} is no function but {type(found).__name__}")
+        raise RovrlError(f"the reward function {name!r} is not a function but of type {type(found).__name__}")
     _check_signature(name, found)
     return found
 

@@ -86,7 +86,7 @@ def train(path, **options):
         ({"reward_channel": {"kappa": 2}}, "RewardChannel has no field kappa"),
         ({"model_name_or_path": None}, "model_name_or_path is missing"),
         ({"reward_funcs": ["my_rewards.nothing"]}, "'my_rewards.nothing' cannot be imported"),
-        ({"reward_funcs": ["my_rewards.number"]}, "is no function but int"),
+        ({"reward_funcs": ["my_rewards.number"]}, "is not a function but of type int"),
         ({"reward_funcs": ["my_rewards.strict"]}, "its last parameter must be"),
         ({"dataset_name": "absent.jsonl"}, "absent.jsonl does not exist"),
         ({"eval_strategy": "steps", "per_device_eval_batch_size": 9}, "has no split test"),

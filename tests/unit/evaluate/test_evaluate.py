@@ -147,7 +147,7 @@ def test_a_comparison_refuses_what_is_not_comparable(tmp_path, problems):
     run(tmp_path / "c", {"amc23": problems["amc23"][:3]}, Adder())
     with pytest.raises(RovrlError, match="hold other problems"):
         compare(tmp_path / "a", tmp_path / "c")
-    with pytest.raises(RovrlError, match="is no evaluation"):
+    with pytest.raises(RovrlError, match="is not an evaluation"):
         compare(tmp_path / "a", tmp_path / "nothing")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "half", problems, Adder(lives=1))

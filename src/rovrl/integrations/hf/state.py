@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from transformers import Trainer
 
 from rovrl.config import RewardChannel
 from rovrl.errors import RovrlError
+from rovrl.output.files import write_json
 from rovrl.run import RewardRun
 
 STATE_FILE = "rovr_state.json"
@@ -98,9 +98,4 @@ class ResumableTrainer(Trainer):
 
 def _write(path: Path, state: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".tmp")
-    with open(partial, "w") as file:
-        json.dump(state, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    write_json(path, state)

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from rovrl.config import RatioChannel
 from rovrl.explanation import Explanation
+from rovrl.output.files import write_text
 
 MEGABYTE = 1 << 20
 
@@ -173,6 +174,4 @@ def _step_directory(directory: Path, step: int) -> Path:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".tmp")
-    partial.write_text(text)
-    os.replace(partial, path)
+    write_text(path, text)

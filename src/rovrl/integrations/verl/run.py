@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from rovrl.config import RewardChannel
 from rovrl.explanation import Explanation
 from rovrl.groups import Rewards
 from rovrl.integrations.verl import records as verl_records
+from rovrl.output.files import append_lines, write_lines
 from rovrl.robust.blocks import FIXED_SEED
 from rovrl.run import RewardRun
 
@@ -155,19 +155,14 @@ def _calls_per_step(algorithm: Any) -> int:
 
 def _append(path: Path, line: dict[str, Any]) -> None:
     try:
-        with open(path, "a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_lines(path, [line])
     except OSError as error:
         logger.warning(f"cannot keep the lagged scale in {path}: {error}; a resumed run would start it anew")
 
 
 def _rewrite(path: Path, lines: list[dict[str, Any]]) -> None:
-    partial = path.with_suffix(".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        os.replace(partial, path)
+        write_lines(path, lines)
     except OSError as error:
         logger.warning(f"cannot keep the lagged scale in {path}: {error}; a resumed run would start it anew")

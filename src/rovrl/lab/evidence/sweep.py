@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else SWEEPS[args.sweep].results
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
     kept = _kept(out, orders)
-    _put_strangers_aside(out, len(kept))
+    _set_aside_other_runs(out, len(kept))
     missing = [order for order in orders if order.directory not in kept]
     print(f"{len(kept)} of {len(orders)} runs are finished in {out}", flush=True)
     if missing:
@@ -92,7 +92,7 @@ def _row(order: Order) -> dict[str, Any] | None:
     return {"setting": order.directory.parent.name} | result | {"versions": versions}
 
 
-def _put_strangers_aside(out: Path, kept: int) -> None:
+def _set_aside_other_runs(out: Path, kept: int) -> None:
     """Copies OUT/runs.jsonl before it is written anew, if it holds lines that the sweep would not write again."""
     path, aside = out / "runs.jsonl", out / "runs.before.jsonl"
     if path.exists() and len(path.read_text().splitlines()) > kept:
