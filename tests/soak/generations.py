@@ -36,17 +36,17 @@ def run(directory: Path, generations: int, share: float = 0.3) -> dict[str, floa
         trainer = tiny.trainer(
             directory,
             rewards=reward,
-            max_steps=generations,
+            max_steps=2 * generations,  # two updates for each
             record_dir=str(directory / "records"),
             save_strategy="no",
             logging_steps=50,
         )
         trainer.add_callback(gauge)
         trainer.train()
-    half, tenth = generations // 2, max(generations // 10, 1)
+    half, tenth = generations, max(generations // 5, 1)
     early, late = gauge.megabytes[half : half + tenth], gauge.megabytes[-tenth:]
     return {
-        "generations": trainer.state.global_step,
+        "generations": trainer.state.global_step // 2,
         "scores asked for": reward.tally.asked,
         "none": reward.failures,
         "retries": reward.tally.retries,
