@@ -68,6 +68,21 @@ def test_what_was_planted_is_in_the_records_and_the_run_survives_it(contaminatio
     assert all(row["advantage"] == 0 for row in rows if row["contamination"] == "failure")
 
 
+@pytest.mark.parametrize("reward", ["rule", "bonus", "units"])
+def test_the_second_task_trains_on_every_kind_of_reward_with_faults_rejected(reward, tmp_path_factory, tmp_path):
+    from rovrl.tasks import dispatch
+
+    warm = warmed_up(SMALL.warm_up, tmp_path_factory.getbasetemp() / "tools", book=dispatch)
+    job = SMALL.with_(model="tools", reward=reward, method="rovr-gspo-guarded", prompts=4)
+    result = train(job, tmp_path / "run", warm)
+    assert result["averages"]["rovr/rejected"] >= 0
+    rows = [row for _, table in read_steps(tmp_path / "run") for row in table.to_pylist()]
+    assert len(rows) == 2 * 4 * 9
+    if reward == "rule":
+        clean = [row for row in rows if not row["contamination"]]
+        assert all(row["reward"] == dispatch.score(row["prompt"], row["completion"]) for row in clean)
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_responses_of_a_degraded_copy_have_log_ratios_before_any_update(precision, warm, tmp_path, few_problems):
     first_update = {}
