@@ -35,7 +35,17 @@ class Columns:
 
     USUAL: ClassVar[dict[str, tuple[str, ...]]] = {
         "reward": ("reward", "score", "rewards", "scores", "total_reward"),
-        "group": ("group", "group_id", "uid", "prompt_id", "prompt_uid", "group_uid", "problem_id", "prompt_index"),
+        "group": (
+            "group",
+            "group_id",
+            "uid",
+            "prompt_id",
+            "prompt_uid",
+            "group_uid",
+            "problem_id",
+            "prompt_index",
+            "prompt_idx",
+        ),
         "step": ("step", "global_step", "training_step", "iteration", "update", "rollout_id"),
         "prompt": ("prompt", "input", "question", "query", "problem", "instruction"),
         "completion": ("completion", "response", "output", "generation", "answer", "text"),
@@ -57,11 +67,12 @@ class Columns:
         return cls(**(given or {}))
 
     def find(self, what: str, present: list[str]) -> str | None:
-        """The column for `what`: the named one if given, else the first of its usual names that is present."""
+        """The column for `what`: the named one if given, else the first of its usual names that is present, in any case."""
         named = getattr(self, what)
         if named is not None:
             return named if named in present else None
-        return next((name for name in self.USUAL[what] if name in present), None)
+        lower = {name.lower(): name for name in reversed(present)}
+        return next((lower[name] for name in self.USUAL[what] if name in lower), None)
 
 
 @dataclass

@@ -72,7 +72,7 @@ def refusal(path: Path) -> str:
             f"{path} is not read: a {path.suffix} file can hold a pickle, which runs code when opened; "
             "write the rollouts as Parquet, JSON lines or CSV"
         )
-    return f"{path} is not read: expected a .parquet, .jsonl, .json or .csv file"
+    return f"{path} is not read: expected a .parquet, .jsonl, .json, .csv or .tsv file"
 
 
 def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
@@ -172,7 +172,7 @@ def _csv(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iter
 
 def _csv_rows(path: Path, notes: Notes) -> Iterator[dict[str, str]]:
     """The rows by the names of the first line; of several columns with one name the first counts."""
-    reader, number = csv.reader(_lines(path, notes, keep_ends=True)), 0
+    reader, number = csv.reader(_lines(path, notes, keep_ends=True), delimiter=_delimiter(path)), 0
     try:
         names = next(reader, [])
         _tell_doubles(path, names, notes)
@@ -184,6 +184,14 @@ def _csv_rows(path: Path, notes: Notes) -> Iterator[dict[str, str]]:
             number += 1
     except csv.Error as error:
         notes.tell("damaged_file", _damaged(path, error) + f"; its first {number:,} rows were used")
+
+
+def _delimiter(path: Path) -> str:
+    """What stands between the cells: a tab in .tsv, a semicolon where the first line has one and no comma."""
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    head = next(_lines(path, Notes()), "")
+    return ";" if ";" in head and "," not in head else ","
 
 
 def _lines(path: Path, notes: Notes, keep_ends: bool = False) -> Iterator[str]:
@@ -236,4 +244,5 @@ READ: dict[str, Callable[[Path, list[str] | None, Notes, int], Iterator[Batch]]]
     ".ndjson": _json_lines,
     ".json": _json_lines,
     ".csv": _csv,
+    ".tsv": _csv,
 }
