@@ -9,13 +9,15 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE  ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test check bench soak clean
+.PHONY: help demo test check bench soak docs dist clean
 help:
 	@echo "make demo    one bad reward in a picture, then the main job: GSPO, the paper's settings and the guarded ones on spiked rewards"
 	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make bench   the benchmark: ratios measured side by side"
 	@echo "make soak    rewards under load, interruptions and kills, the long forms (about an hour on 2 idle cores)"
+	@echo "make docs    the documentation site, in site/; a broken link is an error"
+	@echo "make dist    wheel and source distribution, in dist/"
 	@echo "make clean   removes .venv, caches and build output"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -47,6 +49,12 @@ bench: $(STAMP)
 soak: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m soak
 
+docs: $(STAMP)
+	$(BIN)/python docs/site/build.py
+
+dist: $(STAMP)
+	$(BIN)/python -m build
+
 clean:
-	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build dist site demo .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -77,7 +77,7 @@ def test_the_wheel_builds_and_works_in_an_empty_environment(tmp_path):
     """Built without network, unpacked into a fresh venv that sees this one's torch, and used from elsewhere."""
     source = tmp_path / "source"
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", source]
     built = subprocess.run(command, capture_output=True, text=True, timeout=600)

@@ -1,0 +1,53 @@
+"""The documentation site: it builds, its links lead somewhere, its equations are MathML, and it asks no other host for anything."""
+
+import re
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # mkdocs and its plugins warn in several ways
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built once, with the gallery."""
+    place = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(place)))
+    runpy.run_path(str(ROOT / "docs" / "site" / "build.py"))["gallery"](place)
+    return place
+
+
+def test_every_page_asks_no_other_host_for_anything(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 15
+    loaded = re.compile(
+        r"""<(?:script|img|iframe)[^>]+src=["']?(https?://[^"' >]+)|<link[^>]+rel=["']?stylesheet[^>]+href=["']?(https?://[^"' >]+)"""
+    )
+    assert {page.name: loaded.findall(page.read_text()) for page in pages if loaded.search(page.read_text())} == {}
+
+
+def test_the_reference_has_the_public_functions_with_their_equations(site):
+    page = (site / "reference.html").read_text()
+    assert page.count("<math") >= 4
+    assert all(
+        f'id="rovrl.{name}"' in page for name in ("grouped_advantages", "soft_rovr", "RewardChannel", "RewardRun")
+    )
+
+
+def test_readme_is_the_first_page_and_llms_txt_lists_every_page(site):
+    assert "one bad reward" in (site / "index.html").read_text()
+    listed = (site / "llms.txt").read_text()
+    assert all(f"docs/{page.name})" in listed for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_a_broken_link_is_an_error(tmp_path):
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    (tmp_path / "docs" / "adaptive.md").write_text("# Adaptive\n\n[nowhere](no-such-page.md)\n")
+    with pytest.raises(Abort):
+        build(load_config(str(ROOT / "mkdocs.yml"), docs_dir=str(tmp_path / "docs"), site_dir=str(tmp_path / "site")))
