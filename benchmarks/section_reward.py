@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from rovrl.stress.worlds import Knobs, draw
 
 from measuring import Row, compare
 from rovrl import ADVANTAGES, Blocks, RewardChannel
+from rovrl.stress.worlds import Knobs, draw
 
 CHANNEL = RewardChannel()
 ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
