@@ -30,7 +30,7 @@ examples:
 methods: """ + ", ".join(METHODS)
 REWARD_HELP = (
     "score: like a learned one (the default); rule: the task's own, 0 to 1; bonus: rare right answers beside a small bonus; "
-    "units: two data sets, graded 0/1 and 0 to 100"
+    "units: two data sets, graded 0/1 and 0 to 100; several: verifier, judge and length penalty as three functions"
 )
 CONTAMINATE_HELP = (
     f"planted corruption, repeatable (default: {SPIKES}; with decades=2: varied sizes, with clustering=0.3: rates that depend "

@@ -57,6 +57,8 @@ PEERS = {
 """The rivals of the reward channel: name -> title, and its name in `rovrl.baselines.ADVANTAGES`."""
 OPEN_CLIP = {"epsilon": 0.9, "epsilon_high": 9.0}
 """No outer clip for GMPO: its clamped tokens keep the weight between exp(-0.4) and exp(0.4) where a clip would act."""
+PER_REWARD = {"multi_objective_aggregation": "normalize_then_sum"}
+"""Each reward function becomes advantages of its own, which are summed up."""
 TOKEN_LEVEL = {"importance_sampling_level": "token", "loss_type": "sapo"}
 
 METHODS: Mapping[str, Method] = {
@@ -69,6 +71,10 @@ METHODS: Mapping[str, Method] = {
     "rovr-adv-adaptive": Method("RoVR-Adv, adaptive", reward_channel=ADAPTIVE, beyond_paper=True),
     "rovr-gspo-guarded": Method("RoVR-GSPO, guarded", reward_channel=GUARDED, ratio_channel={}, beyond_paper=True),
     "rovr-adv-guarded": Method("RoVR-Adv, guarded", reward_channel=GUARDED, beyond_paper=True),
+    "gdpo": Method("GDPO", trainer=PER_REWARD),
+    "rovr-gspo-per-reward": Method(
+        "RoVR-GSPO, per reward", reward_channel={}, ratio_channel={}, trainer=PER_REWARD, beyond_paper=True
+    ),
     "center": Method("center only", reward_channel={}, advantage="center"),
     "loo": Method("leave-one-out credit", reward_channel={}, advantage="loo"),
     "gspo-clamp": Method("GSPO, clamped rewards", clamp=True),

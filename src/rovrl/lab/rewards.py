@@ -71,6 +71,10 @@ KINDS: Mapping[str, Kind] = {
         _score, "like a learned one: prompt offset + 0.33 x right + noise",
         unit=GLOBAL_SD, clamp=(-3.0, 3.0), clamp_is="a guessed range",
     ),
+    "several": Kind(
+        _score, "three functions: 1 if right, a judge like `score`, which alone is corrupted, and -0.01 per character",
+        unit=GLOBAL_SD, clamp=(-3.0, 3.0), clamp_is="a guessed range for the judge",
+    ),
     "bonus": Kind(
         _bonus, "1 if right on the quarter of prompts whose answers are recognised, + a random bonus below 0.1",
         unit=1.0, clamp=(0.0, 1.0 + BONUS), clamp_is="the known range",

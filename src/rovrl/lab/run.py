@@ -17,6 +17,7 @@ from rovrl.lab.job import Job, Report, finished
 from rovrl.lab.methods import METHODS
 from rovrl.lab.models.mismatch import MismatchedRollouts
 from rovrl.lab.rewards import KINDS, EmbeddedReward
+from rovrl.lab.several import reward_functions
 from rovrl.output.files import append_lines, read_lines, write_json
 from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import parse
@@ -64,14 +65,15 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
     clamp = KINDS[job.reward].clamp if METHODS[job.method].clamp else None
     plan = [parse(text) for text in job.contamination]
     reward = EmbeddedReward(job.reward, job.seed, plan, clamp, job.updates, job.group, job.world.score)
+    functions, corrupt = reward_functions(job.reward, reward)
     trainer = EmbeddedTrainer(
         model=AutoModelForCausalLM.from_pretrained(warm, dtype=torch.float32),
-        reward_funcs=[reward],
+        reward_funcs=functions,
         args=settings(job, directory),
         train_dataset=Dataset.from_dict({"prompt": job.world.training_problems(job.world.problems, job.seed)}),
         processing_class=AutoTokenizer.from_pretrained(warm),
         callbacks=callbacks,
-        reward_transform=reward.corrupt,
+        reward_transform=corrupt,
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.rollout_precision = job.rollout

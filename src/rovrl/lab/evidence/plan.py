@@ -99,6 +99,8 @@ BY_PROMPT = _setting(
 )
 BONUS = _setting("bonus", "clean rewards, rare right answers beside a small bonus", reward="bonus")
 UNITS = _setting("units", "clean rewards, two data sets with other units", reward="units")
+SEVERAL = _setting("several", "three reward functions, 10 % spikes in one of them", SPIKES, reward="several")
+SEVERAL_CLEAN = _setting("several-clean", "three clean reward functions", reward="several")
 MISMATCH = _setting("mismatch", "clean score rewards, responses from a bfloat16 copy", rollout="bfloat16")
 TOOLS = ", choosing tools, graded call by call"
 TOOLS_CLEAN = _setting("tools-clean", f"clean rewards{TOOLS}", model="tools", reward="rule")
@@ -125,7 +127,10 @@ PLACEMENT = (
     Table(CLEAN, ABLATION, 5, CHANNELS, "channels apart"),
 )
 """The paper's placement ablation."""
+PER_REWARD = "rovr-gspo-per-reward"
 FURTHER = (
+    Table(SEVERAL, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
+    Table(SEVERAL_CLEAN, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
     Table(TOOLS_SPIKED, SHORT, pairs=BESIDE_WINSOR),
     Table(TOOLS_THIRTY, SHORT, pairs=BESIDE_WINSOR),
     Table(TOOLS_CLEAN, SHORT, pairs=BESIDE_WINSOR),
