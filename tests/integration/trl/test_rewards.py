@@ -69,16 +69,18 @@ def test_a_function_that_breaks_leaves_the_credit_of_the_others_as_it_was(tmp_pa
     assert hit.last_explanation.parts[2].advantages.abs().max() <= bound
 
 
-def test_every_function_has_metrics_of_its_own_whose_shares_sum_to_one(tmp_path):
+@pytest.mark.parametrize(("faults", "absent"), [("bound", {"rejected"}), ("reject", set())])
+def test_every_function_has_metrics_of_its_own_whose_shares_sum_to_one(faults, absent, tmp_path):
     def vowel_share_too(completions, **_):
         return vowel_share(completions)
 
     vowel_share_too.__name__ = "vowel_share"  # as two lambdas have the same name
-    trainer, seen = run(tmp_path, (tiny.digit_share, vowel_share, vowel_share_too))
+    functions = (tiny.digit_share, vowel_share, vowel_share_too)
+    trainer, seen = run(tmp_path, functions, reward_channel={"faults": faults})
     [*_, logged] = [entry for entry in trainer.state.log_history if "rovr/credit_bound" in entry]
     names = ["digit_share", "vowel_share_2", "vowel_share_3"]
     assert {key for key in logged if key.count("/") == 2 and key.startswith("rovr/")} == {
-        f"rovr/{name}/{function}" for name in PER_FUNCTION for function in names
+        f"rovr/{name}/{function}" for name in PER_FUNCTION if name not in absent for function in names
     }
     assert sum(logged[f"rovr/variance_share/{name}"] for name in names) == pytest.approx(1.0)
     unscored = seen[-1][:, 1].isnan().double().mean().item()
