@@ -172,3 +172,14 @@ def test_the_finite_credit_bound_holds_for_all_responses_at_once():
         broken = ((moved > kept.bound) & ~changed).any(-1) | ((moved > replaced.bound) & changed).any(-1)
         rate = float(broken.double().mean())
         assert rate <= replaced.failure + 4 * math.sqrt(replaced.failure * (1 - replaced.failure) / trials)
+
+
+def test_the_finite_credit_bound_is_nearly_attained_by_a_wide_floor():
+    """With s_min far above κ the scale hardly matters: a reference that is off by t changes a small credit by t/s_min."""
+    t, kappa, floor = 0.2, 1.0, 50.0
+    settings = {"num_levels": 9, "scale_cap": 1.0, "credit_bound": kappa, "credit_floor": floor}
+    bound = g.finite_credit(t, (60,), 0, 0, 0.4, 1.0, correction=0.0, reward_error=0.0, differing=0, **settings).bound
+    rewards = torch.linspace(-0.1, 0.1, 60, dtype=torch.float64)
+    credits = [credit_map(rewards - theta, kappa) for theta in (0.0, t)]
+    changed = [c / math.sqrt(floor**2 + float((c * c).mean())) for c in credits]
+    assert 0.9 * bound < float((changed[1] - changed[0]).abs().max()) <= bound

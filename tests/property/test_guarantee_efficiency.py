@@ -35,12 +35,12 @@ def sandwich(law, c: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal", "t3"])
 def test_the_estimator_on_many_clean_blocks_has_the_transferred_variance_and_efficiency(name):
-    """B = 64 blocks of 64: both factors within 5 standard errors plus 6 % for finite B and n."""
+    """B = 64 blocks of 64: both factors within 5 standard errors plus 2 % for finite B and n, the ratio likewise."""
     law = {"normal": stats.norm(), "t3": stats.t(3)}[name]
-    trials, B, n = 1500, 64, 64
+    trials, B, n = 4000, 64, 64
     blocks, channel, nu = Blocks.contiguous(B * n, B), RewardChannel(num_levels=9), sandwich(law, 1.0)
     x = torch.from_numpy(law.rvs(size=(trials, B * n), random_state=7))
-    tolerance = 5 * math.sqrt(2 / trials) + 0.06
+    tolerance = 4 * math.sqrt(2 / trials) + 0.02  # 11 %: a factor that is off by 15 % is noticed
     for estimator, factor in (("rovr", g.outer_factor(9)), ("robust_mom", g.outer_factor(1))):
         variance = float(REFERENCES[estimator](x, blocks, channel).var()) * B * n
         assert variance / nu**2 == pytest.approx(factor, rel=tolerance), estimator

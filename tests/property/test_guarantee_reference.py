@@ -233,3 +233,47 @@ def test_scattered_replacements_under_a_random_partition_stay_below_the_failure_
             failed |= ((theta_hat - theta).abs() > t + (theta_hat - median).abs()).numpy()
         assert within(float(failed.mean()), bound, trials)
     assert spoke
+
+
+def far_law(x: float, draws: int, n: int, seed: int = 0) -> torch.Tensor:
+    """Draws at 0 and, with mass (1 - x)/2 each, at ±1e6: the separation a t c is x for every t between c and 1e6."""
+    p = (1 - x) / 2
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(rng.choice([0.0, 1e6, -1e6], p=[1 - 2 * p, p, p], size=(draws, n)))
+
+
+def test_the_tail_is_one_and_attained_when_half_of_a_block_may_be_replaced():
+    """At s = n/2 the excess is 0, the bound 1, and the attack succeeds every time: half of the bound would be false."""
+    x = torch.from_numpy(np.random.default_rng(4).normal(size=(50, 8)))
+    assert g.block_tail(1.0, 8, 4, 0.4, 1.0) == 1.0
+    assert bool((m_center(attack(x, (8,), 4, 0, 1.0)) > 1.0).all())
+
+
+@pytest.mark.parametrize("x", [0.05, 0.2])
+def test_single_observations_fail_nearly_as_often_as_the_bounds_allow(x):
+    """One block of one: it fails with probability 1 - x, and no bound on that may be half as large."""
+    t, trials = 1e3, 4000
+    draws = far_law(x, trials, 1)
+    a = 0.999 * x / t
+    rate = float((draws.abs() > t).double().mean())
+    error = 4 * math.sqrt(0.25 / trials)
+    failure = g.reference_failure(t, (1,), 0, 0, a, 1.0)
+    scattered = g.partition_failure(t, (1,), 0, a, 1.0, 1e-6)
+    sharp = g.sharp_reference_failure(t, (1,), 0, 0, a, 1.0)
+    for bound in (failure, scattered, sharp):
+        assert rate - error <= bound <= 2 * rate
+
+
+def test_seven_blocks_of_one_fail_within_a_few_times_of_what_the_bound_allows():
+    """Where β is well below 1: a hundredth of it would be false."""
+    t, x, trials = 1e3, 0.8, 40_000
+    draws = far_law(x, trials, 7)
+    a = 0.999 * x / t
+    bound = g.reference_failure(t, (1,) * 7, 0, 1, a, 1.0)
+    attacked_draws = draws.clone()
+    attacked_draws[:, 0] = 1e6  # the arbitrary block
+    up = float((attacked_draws.median(-1).values > t).double().mean())
+    attacked_draws[:, 0] = -1e6
+    rate = up + float((attacked_draws.median(-1).values < -t).double().mean())
+    assert rate <= bound
+    assert g.sharp_reference_failure(t, (1,) * 7, 0, 1, a, 1.0) <= 20 * rate

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rovrl import Blocks, RewardChannel, rovr
 from rovrl import guarantees as g
+from rovrl.guarantees.efficiency import grid_offsets
 from rovrl.robust.correction import logistic_step, mid_indicator, soft_correction
 from rovrl.robust.location import auxiliary
 from rovrl.robust.solve import masked_median
@@ -68,6 +69,22 @@ def test_the_expected_smoothing_error_stays_below_its_bound(generator):
             errors = (auxiliary(x, blocks, channel, gamma) - rovr(x, blocks, channel)).abs()
             bound = g.expected_smoothing(2 / (sigma * math.sqrt(2 * math.pi)), gamma, scale, sizes, num_levels)
             assert float(errors.mean()) <= bound + 4 * float(errors.std()) / math.sqrt(draws)
+
+
+def test_the_expected_smoothing_error_is_nearly_attained_by_spread_out_centers(generator):
+    """Nine uniform centers: every threshold is met from both sides, one at a time, and only the median's block is a tie."""
+    draws, gamma, sizes, K = 60_000, 2e-4, (4,) * 9, 3
+    T = 2 * torch.rand(draws, 9, generator=generator, dtype=torch.float64) - 1
+    x, blocks = T.repeat_interleave(4, -1), Blocks.contiguous(36, 9)
+    channel = RewardChannel(num_levels=K, scale_source=0.5)
+    errors = (auxiliary(x, blocks, channel, gamma) - rovr(x, blocks, channel)).abs()
+    margins = (T - T.median(-1, keepdim=True).values).flatten()
+    offsets = 0.25 * torch.tensor(grid_offsets(K), dtype=torch.float64)  # ν Δ_k/√n
+    near = torch.stack([((margins - u).abs() < 0.02) & (margins != 0) for u in offsets]).double().mean(-1)
+    density = float(near.max()) / 0.04  # of the margins where the thresholds are
+    bound = g.expected_smoothing(density, gamma, 0.5, sizes, K)
+    error = 4 * float(errors.std()) / math.sqrt(draws)
+    assert 0.6 * bound < float(errors.mean()) <= bound + error
 
 
 def test_the_expected_error_of_one_step_is_the_integral_the_bound_uses(generator):

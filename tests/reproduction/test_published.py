@@ -13,7 +13,7 @@ from rovrl.paper.store import experiment, load
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
 RUN = sorted({item.experiment for item in ITEMS.values() if item.experiment})
 CELLS = {
-    "tab:sim_outer_factor": 18, "tab:sim_variance": 24, "tab:sim_rmse": 12, "fig:sim_dispersed_sweep": 8,
+    "tab:sim_outer_factor": 18, "tab:sim_variance": 40, "tab:sim_rmse": 20, "fig:sim_dispersed_sweep": 8,
     "fig:sim_block_sweep": 8, "tab:reward_contamination": 9, "tab:softrovr_local_stress": 12, "sec:robust_scale_exp": 8,
 }  # fmt: skip
 """How many published numbers a label is checked against."""
