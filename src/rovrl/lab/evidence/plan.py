@@ -85,7 +85,7 @@ def _setting(name: str, title: str, *contamination: str, **changes: object) -> S
 SPIKED = _setting("spiked", "10 % spikes, score rewards", SPIKES)
 CLEAN = _setting("clean", "clean score rewards")
 THIRTY = _setting("thirty", "30 % spikes, score rewards", "spikes:rate=0.3,size=16")
-FORTY_FIVE = _setting("forty-five", "45 % spikes, score rewards", "spikes:rate=0.45,size=16")
+FORTY_FIVE = _setting("fortyfive", "45 % spikes, score rewards", "spikes:rate=0.45,size=16")
 RULE = _setting("rule", "10 % spikes, 0/1 rewards", SPIKES, reward="rule")
 FIVE = _setting("five", "5 % spikes, score rewards", "spikes:rate=0.05,size=16")
 TWENTY = _setting("twenty", "20 % spikes, score rewards", "spikes:rate=0.2,size=16")
