@@ -2,7 +2,7 @@
 
 62,500 groups of 16 in Parquet, once with numbers only (step, group, reward: the harder ratio, since there is little to read)
 and once with prompts and completions, as real dumps have. Both sides alternate in one process; CPU time counts, so that other
-load on the machine does not. Memory is the peak of a fresh process that imports, audits and shows the summary (Linux).
+load on the machine does not. A wrong group column makes one group of everything: that must not take longer. Memory is the peak of a fresh process that imports, audits and shows the summary (Linux).
 """
 
 from __future__ import annotations
@@ -86,7 +86,18 @@ def run(quick: bool) -> list[Row]:
                 )
             )
             rows.append(Row(f"{title}: peak memory, GB", peak(path) / 1e9, must=1))
+        one, many = large_group(Path(place), 1), large_group(Path(place), 1250)
+        title = "audit of one group of 20,000 / of 1,250 groups of 16"
+        rows.append(compare(title, partial(audit, one), partial(audit, many), repeats, must=3))
     return rows
+
+
+def large_group(place: Path, groups: int) -> Path:
+    """20,000 normal rewards in so many groups."""
+    path = place / f"{groups}.parquet"
+    reward = np.random.default_rng(0).normal(size=20_000)
+    pq.write_table(pa.table({"group": np.arange(20_000) * groups // 20_000, "reward": reward}), path)
+    return path
 
 
 if __name__ == "__main__":

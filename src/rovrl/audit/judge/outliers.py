@@ -13,7 +13,9 @@ What is left stands *apart*.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +64,21 @@ class Outliers:
 
 def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Outliers:
     """The rewards of a run that dominate their group or lie beyond a gap, each with its kind."""
-    group = np.repeat(np.arange(rollouts.groups), table.size)
+    gaps = _gaps(rollouts, table)
+    nearest = min((gap.threshold for gap in gaps), default=np.inf)
+    usual = _usual(table)
     with np.errstate(over="ignore", invalid="ignore"):
-        distance = rollouts.reward - table.median[group]
-    beyond = _beyond_gap(distance, table, group)
-    row = np.flatnonzero(beyond | _dominating(rollouts, table))
-    group, distance = group[row], distance[row]
-    kind = np.where(beyond[row], "apart", "tail").astype("<U8")
+        far = np.maximum(table.highest - table.median, table.median - table.lowest) / usual > nearest
+    row, group, rank = _sorted_rows(rollouts, table, np.flatnonzero(far | (table.dominating > 0)))
+    distance = _distance(rollouts, table, row, group)
+    beyond = np.zeros(len(row), dtype=bool)
+    for gap in gaps:
+        beyond |= gap.seen(distance / usual[group]) > gap.threshold
+    low, high = table.dominating_low[group], table.dominating[group] - table.dominating_low[group]
+    dominates = (rank < low) | ((rank >= table.finite[group] - high) & (rank < table.finite[group]))
+    out = beyond | dominates
+    row, group, distance, beyond = row[out], group[out], distance[out], beyond[out]
+    kind = np.where(beyond, "apart", "tail").astype("<U8")
     kind[_is_level(table, group, rollouts.reward[row], np.abs(distance))] = "level"
     for sign, name in ((1, "bonus"), (-1, "penalty")):
         here, there = (kind == "apart") & (sign * distance > 0), (kind == "apart") & (sign * distance < 0)
@@ -78,19 +88,31 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
     return Outliers(row, group, distance, kind)
 
 
-def _dominating(rollouts: Rollouts, table: GroupTable) -> NDArray[np.bool_]:
-    """Which rewards dominate: of each dominated group so many of the smallest and of the largest."""
-    hit = np.flatnonzero(table.dominating)
-    size = table.size[hit]
-    group = np.repeat(hit, size)
+def _rows(rollouts: Rollouts, table: GroupTable, groups: Counts) -> tuple[Counts, Counts, Counts]:
+    """(rows, their groups, their places within them) of some groups."""
+    size = table.size[groups]
+    group = np.repeat(groups, size)
     place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    row = rollouts.start[group] + place
-    row = row[np.lexsort((rollouts.reward[row], group))]  # NaN last; `place` is now the rank
-    low, high = table.dominating_low[group], table.dominating[group] - table.dominating_low[group]
-    out = (place < low) | ((place >= table.finite[group] - high) & (place < table.finite[group]))
-    found = np.zeros(len(rollouts.reward), dtype=bool)
-    found[row[out]] = True
-    return found
+    return rollouts.start[group] + place, group, place
+
+
+def _sorted_rows(rollouts: Rollouts, table: GroupTable, groups: Counts) -> tuple[Counts, Counts, Counts]:
+    """The same with the rows ascending within each group, missing rewards last: the places are ranks."""
+    row, group, rank = _rows(rollouts, table, groups)
+    if len(groups) and (table.size[groups] == table.size[groups[0]]).all():
+        within = np.argsort(rollouts.reward[row].reshape(len(groups), -1), axis=1, kind="stable")
+        return rollouts.start[group] + within.ravel(), group, rank
+    return row[np.lexsort((rollouts.reward[row], group))], group, rank
+
+
+def _distance(rollouts: Rollouts, table: GroupTable, row: Counts, group: Counts) -> Array:
+    """From the median of the group; 0 for a missing reward."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.clip(np.nan_to_num(rollouts.reward[row] - table.median[group]), -FAR, FAR)
+
+
+def _usual(table: GroupTable) -> Array:
+    return np.where(table.untied & (table.usual > 0), table.usual, np.inf)
 
 
 def _is_level(table: GroupTable, group: Counts, value: Array, distance: Array) -> NDArray[np.bool_]:
@@ -110,22 +132,27 @@ def _is_level(table: GroupTable, group: Counts, value: Array, distance: Array) -
     return inside | (wide >= LEVELS * np.maximum(dominated, 1))
 
 
-def _beyond_gap(distance: Array, table: GroupTable, group: Counts) -> NDArray[np.bool_]:
-    """Which rewards lie beyond a gap that no honest tail leaves, seen from above, from below or from both; in usual spreads."""
-    usual = np.where(table.untied & (table.usual > 0), table.usual, np.inf)
-    with np.errstate(over="ignore", invalid="ignore"):
-        far = np.clip(np.nan_to_num(distance / usual[group]), -FAR, FAR)
+class Gap(NamedTuple):
+    """A gap that no honest tail leaves, in usual spreads: above, below, or seen from both sides together."""
+
+    seen: Callable[[Array], Array]
+    threshold: float
+
+
+def _gaps(rollouts: Rollouts, table: GroupTable) -> list[Gap]:
+    """The lowest gap of each view, in at most LOOKED_AT groups spread over the run."""
+    groups = np.arange(0, len(table.size), max(1, len(table.size) // LOOKED_AT))
+    row, group, _ = _rows(rollouts, table, groups)
+    with np.errstate(over="ignore"):
+        far = np.clip(_distance(rollouts, table, row, group) / _usual(table)[group], -FAR, FAR)
     size = float(np.median(table.size[~table.single])) if (~table.single).any() else SMALL
     least, rule = max(NEAREST, NEAREST_SMALL / size), HONEST_TAIL if size >= SMALL else {}
-    every = max(1, len(table.size) // LOOKED_AT)
-    looked = far if every == 1 else far[group % every == 0]
-    found = np.zeros(len(far), dtype=bool)
+    found = []
     for seen in (np.positive, np.negative, np.abs):
-        side = seen(looked)
+        side = seen(far)
         side = np.sort(side[side > least / WIDTHS[-1]])[::-1]
-        here = cuts(side, least, 0.5 * len(looked), **rule)
-        if here:
-            found |= seen(far) > here[-1].threshold
+        if here := cuts(side, least, 0.5 * len(far), **rule):
+            found.append(Gap(seen, here[-1].threshold))
     return found
 
 

@@ -68,6 +68,9 @@ class GroupTable:
     """The group's own spread (rovrl.audit.measure.dominance); NaN if tied."""
     usual: Array
     """The usual spread of the groups around it; infinite if all are tied."""
+    lowest: Array
+    highest: Array
+    """The smallest and the largest reward."""
     core: Array
     """The range of the three quarters of the group that lie closest together."""
     signature: NDArray[np.uint64]
@@ -168,6 +171,7 @@ def _moments(table: GroupTable, groups: Counts, rewards: Array, trim: dominance.
         table.mean[groups] = mean = (rewards / n).sum(1)  # divided first: a sum of large numbers must not overflow
         table.deviation[groups] = _deviation(rewards - mean[:, None], n - 1)
         table.core[groups] = dominance.core_range(trim)
+    table.lowest[groups], table.highest[groups] = trim.ordered[0], trim.ordered[-1]
     table.median[groups] = trim.median
     table.tied[groups] = trim.ordered[0] == trim.ordered[-1]
 
