@@ -2,7 +2,8 @@
 
 62,500 groups of 16 in Parquet, once with numbers only (step, group, reward: the harder ratio, since there is little to read)
 and once with prompts and completions, as real dumps have. Both sides alternate in one process; CPU time counts, so that other
-load on the machine does not. A wrong group column makes one group of everything: that must not take longer. Memory is the peak of a fresh process that imports, audits and shows the summary (Linux).
+load on the machine does not. A wrong group column makes one group of everything: that must not take longer. Memory is the peak
+of a fresh process that imports, audits and shows the summary (Linux).
 """
 
 from __future__ import annotations
