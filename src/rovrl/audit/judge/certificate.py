@@ -111,10 +111,10 @@ def _sentence(
     if q is not None and s is not None:
         budget += " is not supported: the global M-center is used instead" if fell_back else " is supported"
     tail = (
-        " The probability bound of thm:finite_group is empty at this size even under the best assumptions; what remains is the "
+        " At this size the theorem on finite groups gives no probability even under the best assumptions; what remains is the "
         "deterministic bound of the credit."
         if failure >= 1
-        else f" Under the best assumptions thm:finite_group bounds the chance of a larger error by {failure:.2g}."
+        else f" Under the best assumptions the chance of a larger error is at most {failure:.2g}."
     )
     return f"A group of {group} {can}; {budget}.{tail}"
 

@@ -9,7 +9,7 @@ const COLUMNS = [
 ];
 const ONLY = {
   all: ["all groups", () => true],
-  dominated: ["dominating rewards", (g) => g.dominating.length > 0, ["dominating_rewards", "contrast_lost"]],
+  dominated: ["dominating rewards", (g) => g.dominating.length > 0, ["faulty_rewards", "dominating_rewards", "contrast_lost"]],
   flips: ["sign changes", (g) => g.flips > 0, ["sign_changes"]],
   tied: ["tied", (g) => g.tied, ["tied_groups", "stuck_grader"]],
   missing: ["missing rewards", (g) => g.finite < g.size, ["nonfinite_rewards"]],

@@ -17,7 +17,7 @@ const MEASURES = {
   copies: { title: "responses whose text comes twice in the group", format: percent },
   distinct: { title: "distinct word pairs within groups", format: percent },
 };
-const METRIC_OF = { dominating_rewards: "dominated", tied_groups: "tied", stuck_grader: "tied", nonfinite_rewards: "nonfinite", scale_jump: "spread" };
+const METRIC_OF = { faulty_rewards: "dominated", dominating_rewards: "dominated", tied_groups: "tied", stuck_grader: "tied", nonfinite_rewards: "nonfinite", scale_jump: "spread" };
 
 class StepsChart {
   constructor(doc, choose) {
