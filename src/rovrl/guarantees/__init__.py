@@ -51,6 +51,7 @@ from rovrl.guarantees.policy import (
     policy_gradient,
     policy_value,
     ratio_flips,
+    scale_construction,
     sign_flips,
     weight_error,
 )
@@ -135,6 +136,7 @@ __all__ = [
     "reference_failure",
     "reference_range",
     "resolution",
+    "scale_construction",
     "scale_orthogonality",
     "separation",
     "sharp_block_tail",

@@ -199,3 +199,17 @@ def _errors(name: str, errors: float | Iterable[float], length: int) -> list[flo
 def _reaches(distance: float, error: float, magnitude: float) -> bool:
     """distance ≤ error, with the few ulp by which the computed distance may exceed the true one."""
     return distance <= error + 4 * math.ulp(max(abs(magnitude), distance, 1e-3))
+
+
+def scale_construction(residual: float, credit_scale: float, linear_scale: float, credit_bound: float) -> float:
+    """Bound on |χ_κ(U)/S_χ − U/S_lin|, what bounding and the mapped scale change together: prop:credit_gradient_distortion.
+
+        |χ_κ(U)/S_χ − U/S_lin| ≤ |χ_κ(U) − U|/S_χ + |U| |S_χ − S_lin|/(S_χ S_lin)
+
+    The inequality below that proposition, for a residual U = `residual` and the two scales of its group. The first term
+    is the numerator's shaping, the second the scale's construction, which the paper asks to be reported.
+    """
+    u, kappa = abs(finite("residual", residual)), positive("credit_bound", credit_bound)
+    mapped, linear = positive("credit_scale", credit_scale), positive("linear_scale", linear_scale)
+    shaped = kappa * (u / math.hypot(u, kappa))
+    return (u - shaped) / mapped + u * abs(mapped - linear) / mapped / linear

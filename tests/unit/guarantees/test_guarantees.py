@@ -215,3 +215,18 @@ def test_the_smoothing_margin_leaves_exact_ties_out():
     assert g.smoothing_margin([1.0, 1.0], (4, 4), 1.0, 1) == math.inf
     assert g.smoothing(math.inf, 0.01, 1.0, (4, 4), 1) == 0.0
     assert g.smoothing_margin([0.0, 0.0, 3.0], (4, 4, 4), 1.0, 1) == 3.0
+
+
+@given(st.floats(-20, 20), st.floats(0.05, 5), st.floats(0.05, 5), st.floats(0.05, 5))
+def test_credit_and_linear_advantage_differ_by_no_more_than_shaping_and_scale_together(u, mapped, linear, kappa):
+    shaped = u / math.sqrt(1 + (u / kappa) ** 2)
+    bound = g.scale_construction(u, mapped, linear, kappa)
+    assert abs(shaped / mapped - u / linear) <= bound * (1 + 1e-12) + 1e-12
+    assert g.scale_construction(u, mapped, mapped, kappa) == pytest.approx(abs(shaped - u) / mapped, abs=1e-12)
+
+
+def test_both_terms_are_attained_by_a_mapped_scale_above_the_linear_one():
+    """A mapped scale above the linear one lowers the credit, as the bounded numerator does: the two terms add up."""
+    u, kappa, linear, mapped = 2.0, 1.0, 1.0, 1.5
+    exact = abs(u / math.sqrt(1 + u * u) / mapped - u / linear)
+    assert g.scale_construction(u, mapped, linear, kappa) == pytest.approx(exact, rel=1e-12)

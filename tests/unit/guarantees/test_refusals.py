@@ -103,6 +103,7 @@ REFUSED = [
     ("floor", lambda: g.grpo_spike([1.0, 2.0], 0, 1.0)),
     ("group", lambda: g.grpo_limit(1)),
     ("spike", lambda: g.center_only_clean_bound(1.0, 1.0, 1.0)),
+    ("linear_scale", lambda: g.scale_construction(1.0, 1.0, 0.0, 1.0)),
     ("law", lambda: g.m_functional([], 1.0)),
     ("law[1]", lambda: g.m_functional([0.0, math.nan], 1.0)),
     ("weights", lambda: g.m_functional([0.0, 1.0], 1.0, [1.0])),
