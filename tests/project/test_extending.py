@@ -152,7 +152,8 @@ def test_an_engine_of_a_page_leaves_records_that_the_audit_reads(tmp_path):
     assert [step for step, _ in read_steps(tmp_path)] == [1, 2]
     found = audit(tmp_path)
     assert found.ratios is not None
-    assert "dominating_rewards" in {finding.code for finding in found.findings}
+    assert found.summary.groups == 4
+    assert [found.rewards(group).max() for group in range(4)] == [1e6, pytest.approx(0.5, abs=0.5)] * 2
 
 
 def test_an_engine_named_to_the_doctor_is_looked_at_by_its_command(monkeypatch, capsys):
