@@ -43,9 +43,9 @@ def served(quick: bool, directory: Path) -> list[Row]:
     from rovrl.tasks.remote import HttpReward
     from rovrl.tasks.reward_model import ClassifierReward
 
-    model = saved_classifier(directory / "model", 64 if quick else 256, 2 if quick else 4)
+    model = saved_classifier(directory / "model", 64 if quick else 128, 2 if quick else 4)
     direct = ClassifierReward(model, batch=32, device="cpu")
-    texts = [f"{n}: " + "because " * 24 for n in range(64 if quick else 256)]
+    texts = [f"{n}: " + "because " * 8 for n in range(64 if quick else 256)]
     command = [sys.executable, ROOT / "recipes/math/serve_reward.py", model, "--port", "0", "--device", "cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
