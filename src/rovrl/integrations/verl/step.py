@@ -38,8 +38,9 @@ class Step:
 
         verl gives every row of a session the reward of its last output.
         """
-        names = [self.keys[row].rpartition("_")[0] for row in rows]
-        outputs = [int(self.keys[row].rpartition("_")[2]) for row in rows]
+        keys = [self.keys[row] for row in rows.tolist()]
+        names = [key.rpartition("_")[0] for key in keys]
+        outputs = [int(key.rpartition("_")[2]) for key in keys]
         last: dict[str, int] = {}
         for i, name in enumerate(names):
             if name not in last or outputs[last[name]] < outputs[i]:
@@ -53,9 +54,9 @@ class Step:
         import transfer_queue
 
         data = transfer_queue.kv_batch_get(
-            keys=[self.keys[row] for row in rows], partition_id=self.partition, select_fields=["extra_fields"]
+            keys=[self.keys[row] for row in rows.tolist()], partition_id=self.partition, select_fields=["extra_fields"]
         )
-        extras = [getattr(extra, "data", extra) for extra in data["extra_fields"]]  # some come wrapped
+        extras: list[Any] = [getattr(extra, "data", extra) for extra in data["extra_fields"]]  # some come wrapped
         infos = [extra.get("reward_extra_info") or {} for extra in extras]
         for name in names:
             if not any(name in info for info in infos):
