@@ -38,7 +38,7 @@ class Step:
 
         verl gives every row of a session the reward of its last output.
         """
-        keys = [self.keys[row] for row in rows.tolist()]
+        keys = [self.keys[row] for row in map(int, rows)]
         names = [key.rpartition("_")[0] for key in keys]
         outputs = [int(key.rpartition("_")[2]) for key in keys]
         last: dict[str, int] = {}
@@ -54,7 +54,7 @@ class Step:
         import transfer_queue
 
         data = transfer_queue.kv_batch_get(
-            keys=[self.keys[row] for row in rows.tolist()], partition_id=self.partition, select_fields=["extra_fields"]
+            keys=[self.keys[row] for row in map(int, rows)], partition_id=self.partition, select_fields=["extra_fields"]
         )
         extras: list[Any] = [getattr(extra, "data", extra) for extra in data["extra_fields"]]  # some come wrapped
         infos = [extra.get("reward_extra_info") or {} for extra in extras]
