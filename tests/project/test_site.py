@@ -3,6 +3,7 @@
 import re
 import runpy
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,16 @@ def test_a_broken_link_is_an_error(tmp_path):
     (tmp_path / "docs" / "adaptive.md").write_text("# Adaptive\n\n[nowhere](no-such-page.md)\n")
     with pytest.raises(Abort):
         build(load_config(str(ROOT / "mkdocs.yml"), docs_dir=str(tmp_path / "docs"), site_dir=str(tmp_path / "site")))
+
+
+def test_every_page_is_in_the_menu_once():
+    menu = re.findall(r"^ +- [^:]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    made = {"index.md", "reference.md", "gallery.md"}
+    assert sorted(set(menu) - made) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+    assert len(menu) == len(set(menu))
+
+
+def test_git_keeps_what_builds_the_site():
+    sources = sorted((ROOT / "docs" / "site").glob("*.*"))
+    ignored = subprocess.run(["git", "check-ignore", *sources], cwd=ROOT, capture_output=True, text=True).stdout
+    assert (len(sources), ignored) == (4, "")
