@@ -15,7 +15,7 @@ help:
 	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make bench   the benchmark: ratios measured side by side"
-	@echo "make soak    rewards under load, interruptions and kills, the long forms (about an hour on 2 idle cores)"
+	@echo "make soak    rewards under load, interruptions and kills, the long forms"
 	@echo "make docs    the documentation site, in site/; a broken link is an error"
 	@echo "make dist    wheel and source distribution, in dist/"
 	@echo "make clean   removes .venv, caches and build output"

@@ -21,6 +21,7 @@ from rovrl.groups import GroupIds, Rewards, as_rewards, buckets, group_codes
 from rovrl.partition import GivenBlocks, Partitions
 from rovrl.resolved import Resolved
 from rovrl.robust.blocks import Blocks
+from rovrl.robust.kernels import compiled_if_large
 from rovrl.robust.location import scale_source
 from rovrl.scales import StepScales
 
@@ -113,20 +114,21 @@ def explain_groups(
     x = torch.where(counted, values, 0.0).double()
     found = list(buckets(counted, group, num_groups))
     used = {m: partitions[_to_cut(m, method)] for m, _, _ in found}
-    settings = Resolved.of([x[rows] for _, _, rows in found], used, channel, method, scales)
+    with compiled_if_large(len(values)):
+        settings = Resolved.of([x[rows] for _, _, rows in found], used, channel, method, scales)
 
-    advantages = torch.zeros_like(x)
-    per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu", "unit")}
-    fallback, tied = (torch.zeros(num_groups, dtype=torch.bool, device=x.device) for _ in range(2))
-    for (m, groups, rows), factor in settings.by_unit(found, scales):
-        rewards, (blocks, fallback[groups]) = x[rows], used[m]
-        result = _apply(method, rewards, blocks, settings.for_groups(m, factor))
-        tied[groups] = flat = rewards.amin(-1) == rewards.amax(-1)
-        advantages[rows] = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
-        per_group["mean"][groups], per_group["unit"][groups] = (rewards / m).sum(-1), factor
-        per_group["reference"][groups], per_group["scale"][groups] = result.reference, result.scale
-        if result.nu is not None:
-            per_group["nu"][groups] = result.nu
+        advantages = torch.zeros_like(x)
+        per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu", "unit")}
+        fallback, tied = (torch.zeros(num_groups, dtype=torch.bool, device=x.device) for _ in range(2))
+        for (m, groups, rows), factor in settings.by_unit(found, scales):
+            rewards, (blocks, fallback[groups]) = x[rows], used[m]
+            result = _apply(method, rewards, blocks, settings.for_groups(m, factor))
+            tied[groups] = flat = rewards.amin(-1) == rewards.amax(-1)
+            advantages[rows] = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
+            per_group["mean"][groups], per_group["unit"][groups] = (rewards / m).sum(-1), factor
+            per_group["reference"][groups], per_group["scale"][groups] = result.reference, result.scale
+            if result.nu is not None:
+                per_group["nu"][groups] = result.nu
     return Explanation(
         advantages=advantages.to(values.dtype),
         finite=finite,

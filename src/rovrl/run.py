@@ -24,6 +24,7 @@ from rovrl.faults import FaultWindow, find_faults
 from rovrl.groups import GroupIds, Rewards, group_codes
 from rovrl.metrics import reward_metrics
 from rovrl.partition import Partitions
+from rovrl.robust.kernels import compiled_if_large
 from rovrl.robust.scale import LaggedScale
 from rovrl.scales import scales_for_step
 
@@ -56,7 +57,8 @@ class Memory:
         group, num_groups = group_codes(group_ids, len(rewards))
         faults = find_faults(rewards, group, num_groups, self.window) if channel.faults == "reject" else None
         kept = rewards if faults is None else torch.where(faults.rejected, torch.nan, rewards)
-        known = scales_for_step(channel, self.scales, kept, group, num_groups)
+        with compiled_if_large(len(rewards)):
+            known = scales_for_step(channel, self.scales, kept, group, num_groups)
         info = explain_groups(rewards, group_ids, channel, partitions, method, faults=faults, scales=known)
         if faults is not None:
             self.window.add(rewards, group)

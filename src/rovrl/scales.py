@@ -151,7 +151,7 @@ def batch_scales(
     if not is_adaptive(channel):
         return Scales(scale, 0.0, [torch.ones(len(rows), dtype=torch.float64) for rows in groups])
     labels, spreads = units(groups)
-    base = _common(labels, spreads) if not near else min(spreads, key=lambda value: abs(math.log(value / near)))
+    base = _nearest(spreads, near) if near and len(spreads) > 1 else _common(labels, spreads)
     unit = near if near and len(spreads) > 1 and not _alike(base, near) else base
     ratios = torch.tensor([value / unit if len(spreads) > 1 else 1.0 for value in spreads], dtype=torch.float64)
     return Scales(scale, base, [ratios[own] for own in labels])
@@ -161,6 +161,11 @@ def _common(labels: Sequence[Tensor], spreads: Sequence[float]) -> float:
     """The spread of the unit that most groups have."""
     counts = torch.bincount(torch.cat([torch.zeros(0, dtype=torch.long), *labels]), minlength=len(spreads))
     return spreads[int(counts.argmax())]
+
+
+def _nearest(spreads: Sequence[float], near: float) -> float:
+    """The spread that differs from `near` by the smallest factor; several units have positive spreads."""
+    return min(spreads, key=lambda value: abs(math.log(value) - math.log(near)))
 
 
 def _alike(one: float, other: float) -> bool:

@@ -122,7 +122,7 @@ class _Evidence:
         dispersed = dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR
         if dispersed and found - expected.mean > NEGLIGIBLE * expected.mean:
             return False
-        hits = float(counts.sum())
+        hits = self.design.by_stratum(counts)
         return dispersion.ordinary(found, expected, hits, self.design, displaced=displaced) <= self.level
 
     def chance_of(self, counts: np.ndarray) -> float:

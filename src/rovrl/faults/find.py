@@ -11,8 +11,11 @@ from torch import Tensor
 
 from rovrl.faults.evidence import Side
 from rovrl.faults.shown import shown
-from rovrl.faults.window import FaultWindow
+from rovrl.faults.window import FaultWindow, Step
 from rovrl.robust.outliers.bulk import SortedGroups
+
+APART = 8.0
+"""Steps whose units differ by this factor are not compared."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +37,37 @@ def find_faults(
 
     `group` numbers the groups from 0. Rewards that are not finite are left out and not counted as rejected. The window is
     read, not changed: `window.add` takes the batch in. Each step is a stratum of its own: neither the fault rate nor the
-    policy has to stay the same. Follows shifts of groups and changes of unit; the order of responses plays no part.
+    policy has to stay the same, and steps in another unit are left aside. Follows shifts of groups and changes of unit; the
+    order of responses plays no part.
     """
     finite = rewards.isfinite().cpu().numpy()
     values = rewards.detach().double().cpu().numpy()[finite]
     codes = group.cpu().numpy()[finite]
     if not np.bincount(codes, minlength=num_groups).all():  # a group without a finite reward
         _, codes = np.unique(codes, return_inverse=True)
-    earlier = window.steps if window is not None else []
+    earlier = [] if window is None else _comparable(values, codes, window.steps)
     values, codes, strata = _joined(values, codes, earlier)
-    rejected = torch.zeros(len(rewards), dtype=torch.bool)
+    rejected = torch.zeros(len(rewards), dtype=torch.bool, device="cpu")
     if not len(values):
         return Faults(rejected, Side(), Side(), 0.0)
     found, above, below, unit = shown(SortedGroups.of(values, codes, len(strata)), strata)
     rejected[torch.from_numpy(finite)] = torch.from_numpy(found[: int(finite.sum())])
     return Faults(rejected.to(rewards.device), above, below, unit)
+
+
+def _comparable(values: np.ndarray, codes: np.ndarray, steps: list[Step]) -> list[Step]:
+    """The earlier steps whose rewards have the unit of this batch: what is far for one is no evidence about the other."""
+    own = _unit(values, codes)
+    units = [_unit(np.asarray(residuals, float), np.repeat(np.arange(len(sizes)), sizes)) for sizes, residuals in steps]
+    return [step for step, unit in zip(steps, units, strict=True) if unit == own or own / APART < unit < own * APART]
+
+
+def _unit(values: np.ndarray, codes: np.ndarray) -> float:
+    if not len(values):
+        return 0.0
+    groups = SortedGroups.of(values, codes, int(codes.max()) + 1)
+    center = groups.median(np.zeros_like(groups.size), groups.size)
+    return groups.unit(groups.residual(center), np.ones(len(values), bool))
 
 
 def _joined(values: np.ndarray, codes: np.ndarray, earlier: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

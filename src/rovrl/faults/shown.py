@@ -6,7 +6,7 @@ import numpy as np
 
 from rovrl.faults.evidence import LEAST, SMALLEST, Side, search, search_together
 from rovrl.robust.outliers.bulk import SortedGroups
-from rovrl.robust.outliers.dispersion import Design
+from rovrl.robust.outliers.dispersion import Design, gamma_share
 
 SHARE, SMALL = 0.75, 8
 """No more than this share of a group is rejected; of a group with fewer than 8 responses, fewer than half."""
@@ -15,6 +15,8 @@ CLEAR, DOUBTFUL = 0.35, 0.3
 STRAY, STRAY_CHANCE = 1.5, 0.02
 """Hits farther than 1.5 times what is usual are rare: a center that needs them is the less likely."""
 ROUNDS = 8
+SPARED = 0.05
+"""If chance spares so few groups with less than this probability, the hits are not chance's."""
 
 
 def shown(groups: SortedGroups, strata: np.ndarray) -> tuple[np.ndarray, Side, Side, float]:
@@ -23,27 +25,61 @@ def shown(groups: SortedGroups, strata: np.ndarray) -> tuple[np.ndarray, Side, S
     `strata` gives each group its stratum: a step, or whatever may have a fault rate of its own.
     """
     design = Design(np.where(groups.size >= SMALLEST, groups.size, 0), strata)
-    low, high = np.zeros_like(groups.size), groups.size
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    now = np.zeros_like(groups.size), groups.size
     above = below = Side()
     unit = 0.0
-    for round_ in range(ROUNDS):
-        center = groups.median(low, high)
-        kept = (groups.place >= low[groups.group]) & (groups.place < high[groups.group])
+    while True:
+        seen.append(now)
+        above, below, unit, new = _round(groups, design, *now, first=len(seen) == 1)
+        before = next((k for k, old in enumerate(seen) if _same(old, new)), None)
+        if before is not None or len(seen) == ROUNDS:
+            cycle = [*seen[before:], new] if before is not None else [now, new]
+            now = np.minimum.reduce([low for low, _ in cycle]), np.maximum.reduce([high for _, high in cycle])
+            break
+        now = new
+    if _spares_too_few(groups, design, *now):
+        return np.zeros(len(groups.values), bool), Side(), Side(), unit
+    return _mask(groups, *now), above, below, unit
+
+
+Ranges = tuple[np.ndarray, np.ndarray]
+"""Of each group, between which ranks the members lie that are kept: low ≤ rank < high."""
+
+
+def _round(
+    groups: SortedGroups, design: Design, low: np.ndarray, high: np.ndarray, first: bool
+) -> tuple[Side, Side, float, Ranges]:
+    """Both sides, the unit and what is kept, by centers and a unit of what was kept before."""
+    center = groups.median(low, high)
+    kept = (groups.place >= low[groups.group]) & (groups.place < high[groups.group])
+    unit = groups.unit(groups.residual(center), kept)
+    if first and unit > 0:
+        center = groups.densest(center, LEAST * unit)
         unit = groups.unit(groups.residual(center), kept)
-        if unit == 0:
-            break
-        if round_ == 0:
-            center = groups.densest(center, LEAST * unit)
-            unit = groups.unit(groups.residual(center), kept)
-        residual = groups.residual(center)
-        above, below = search(groups, residual, unit, design), search(groups, -residual, unit, design)
-        if above.hits + below.hits == 0:
-            above, below = search_together(groups, residual, unit, design)
-        new = _ranges(groups, _recentred(groups, center, above, below), above, below)
-        if all(np.array_equal(a, b) for a, b in zip(new, (low, high), strict=True)):
-            break
-        low, high = new
-    return _mask(groups, low, high), above, below, unit
+    if unit == 0:
+        return Side(), Side(), 0.0, (low, high)
+    residual = groups.residual(center)
+    above, below = search(groups, residual, unit, design), search(groups, -residual, unit, design)
+    if above.hits + below.hits == 0:
+        above, below = search_together(groups, residual, unit, design)
+    return above, below, unit, _ranges(groups, _recentred(groups, center, above, below), above, below)
+
+
+def _same(one: Ranges, other: Ranges) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _spares_too_few(groups: SortedGroups, design: Design, low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether fewer groups have nothing rejected than chance would spare: as where groups without contrast were dropped.
+
+    The number that chance spares is about Σ_j (1 - π)^{m_j}, and varies less than a Poisson variable of that mean.
+    """
+    gone = np.where(design.sizes > 0, low + groups.size - high, 0)
+    rate = design.by_stratum(gone) / np.maximum(design.members, 1)
+    expected = float(((1 - rate[design.strata]) ** design.sizes)[design.sizes > 0].sum())
+    spared = int(((gone == 0) & (design.sizes > 0)).sum())
+    return expected > 0 and 1 - gamma_share(spared + 1, expected) < SPARED
 
 
 def _ranges(groups: SortedGroups, center: np.ndarray, above: Side, below: Side) -> tuple[np.ndarray, np.ndarray]:

@@ -41,6 +41,8 @@ class FaultWindow:
     def add(self, rewards: Tensor, group: Tensor) -> None:
         """Takes a step in; the oldest steps make room for it."""
         step = _step(rewards.detach().double().cpu().numpy(), group.cpu().numpy())
+        if len(step[1]) > self.capacity:
+            self.steps.clear()  # it needs no help, and what came before it has aged
         if not 0 < len(step[1]) <= self.capacity:
             return
         self.steps.append(step)
@@ -64,7 +66,8 @@ class FaultWindow:
                 raise ValueError(
                     "a step of a FaultWindow must have as many finite residuals as its group sizes add up to"
                 )
-        self.capacity, self.steps = int(state["capacity"]), steps
+        capacity = FaultWindow(int(state["capacity"])).capacity  # refuses what the constructor refuses
+        self.capacity, self.steps = capacity, steps
 
 
 def _step(rewards: np.ndarray, group: np.ndarray) -> Step:

@@ -33,7 +33,9 @@ def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, 
     parts = _parts(bulks)
     while len(parts) > 1:
         found = sorted((_spread(groups, part), k) for k, part in enumerate(parts))
-        near = next((k for k in range(1, len(found)) if found[k][0] < APART * found[k - 1][0]), None)
+        near = next(
+            (k for k in range(1, len(found)) if found[k][0] < APART * found[k - 1][0] or found[k - 1][0] == 0), None
+        )
         if near is None:
             labels = torch.zeros(len(bulks), dtype=torch.long)
             for number, (_, k) in enumerate(found):
@@ -65,7 +67,7 @@ def _parts(bulks: Tensor) -> list[Tensor]:
     if len(positive) > 1:
         wide = (positive[1:] > GAP * positive[:-1]).nonzero().squeeze(-1)
         limits += [float((positive[k] * positive[k + 1]) ** 0.5) for k in wide.tolist()]
-    label = torch.bucketize(bulks.nan_to_num(0.0), torch.tensor(limits, dtype=torch.float64))
+    label = torch.bucketize(bulks.nan_to_num(0.0), torch.tensor(limits, dtype=torch.float64, device="cpu"))
     enough = max(LEAST, SHARE * float((~bulks.isnan()).sum()))
     counts = torch.bincount(label[~bulks.isnan()], minlength=len(limits) + 1).tolist()
     kept = [k for k, count in enumerate(counts) if count >= enough]

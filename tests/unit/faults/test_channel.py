@@ -161,3 +161,46 @@ def test_the_notes_of_a_step_name_the_rejected_responses_as_plain_values():
     (found,) = rovrl.explain(clean, ids, GUARDED).notes["faults"]
     assert found == {"rejected": [], "thresholds": {"above": None, "below": None}}
     assert "faults" not in rovrl.explain(clean, ids).notes
+
+
+@pytest.mark.parametrize("value", [1.0, float("nan")])
+@pytest.mark.parametrize("channel", [GUARDED, RewardChannel(**ADAPTIVE)])
+def test_a_later_step_without_contrast_is_harmless(value, channel):
+    run = RewardRun(channel)
+    rewards, _, ids = batch(prompts=8)
+    run.explain(rewards, ids)
+    known = run.state_dict()["memory"][0]["scales"]["spread"]
+    assert (run.advantages(torch.full_like(rewards, value), ids) == 0).all()
+    assert run.state_dict()["memory"][0]["scales"]["spread"] == known
+
+
+@pytest.mark.parametrize("factor", [1e-3, 30.0, 100.0])
+@pytest.mark.parametrize("group", [8, 16])
+def test_steps_in_another_unit_are_not_taken_for_faults(group, factor):
+    run, rejected = RewardRun(GUARDED), 0
+    for step in range(24):
+        rng = np.random.default_rng(step)
+        rewards = torch.from_numpy(rng.normal(size=16 * group)) * (factor if step % 4 == 3 or step > 20 else 1.0)
+        rejected += int(run.explain(rewards, np.repeat(np.arange(16), group)).rejected.sum())
+    assert rejected == 0
+
+
+@pytest.mark.parametrize(("prompts", "group"), [(256, 8), (256, 16)])
+def test_merit_is_spared_where_groups_without_contrast_were_dropped(prompts, group):
+    """As dynamic sampling does: the groups that show how dispersed right answers are have gone."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        right = rng.random((6 * prompts, group)) < rng.beta(0.5, 4.5, (6 * prompts, 1))
+        right = right[right.any(-1) & ~right.all(-1)][:prompts]
+        rewards = torch.from_numpy((right + 0.05 * rng.random(right.shape)).ravel())
+        info = rovrl.explain(rewards, np.repeat(np.arange(len(right)), group), GUARDED)
+        assert info.rejected.double().mean() < 0.005
+
+
+def test_a_search_that_goes_in_circles_ends_with_what_all_its_rounds_reject():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        hit = rng.random((64, 8)) < 0.2
+        rewards = rng.normal(0, 1, (64, 8)) + hit * rng.choice([-8, 8], hit.shape)
+        info = rovrl.explain(torch.from_numpy(rewards.ravel()), np.repeat(np.arange(64), 8), GUARDED)
+        assert info.rejected.numpy()[~hit.ravel()].mean() < 0.02

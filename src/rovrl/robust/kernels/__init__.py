@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
@@ -39,6 +39,13 @@ def compiled() -> Iterator[None]:
         yield
     finally:
         _in_a_loop.reset(before)
+
+
+@contextmanager
+def compiled_if_large(numbers: int) -> Iterator[None]:
+    """Within the block the parts of an input of so many numbers are treated as the whole of it would be."""
+    with compiled() if numbers >= WORTH_COMPILING else nullcontext():
+        yield
 
 
 @contextmanager

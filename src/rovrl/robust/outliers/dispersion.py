@@ -57,9 +57,13 @@ class Design:
         return float(self.sizes.sum() / max((self.sizes > 0).sum(), 1))
 
     @cached_property
-    def shapes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The sizes that occur, and how many groups have each."""
-        return np.unique(self.sizes[self.sizes > 0], return_counts=True)
+    def shapes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each stratum the sizes that occur, and how many groups have each."""
+        inside = self.sizes > 0
+        return [
+            np.unique(self.sizes[inside & (self.strata == stratum)], return_counts=True)
+            for stratum in range(self.num_strata)
+        ]
 
     def by_stratum(self, values: np.ndarray) -> np.ndarray:
         """Sums over the groups of each stratum."""
@@ -104,29 +108,39 @@ def overdispersion(found: float, expected: Moments) -> float:
     return 1.0 if place <= 0 else 1 - gamma_share(shape, place)
 
 
-def ordinary(found: float, expected: Moments, hits: float, design: Design, *, displaced: bool) -> float:
+def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, *, displaced: bool) -> float:
     """P(T ≤ found) if the hits followed their groups as ordinary differences do: small where those would have been seen.
 
-    Counts are beta-binomial with intraclass correlation min(0.15, 2π/(1 - π)), given their total. With `displaced`, a group
-    with half of its members hit shows none: its center has gone over to them. 1 where nothing could be seen.
+    Counts are beta-binomial with intraclass correlation min(0.15, 2π/(1 - π)), given their total; each stratum has its own
+    rate π. With `displaced`, a group with half of its members hit shows none: its center has gone over to them. 1 where
+    nothing could be seen.
     """
-    total = float(design.members.sum())
-    rate = hits / total
-    rho = min(max(min(CORRELATION, VARIATION * rate / max(1 - rate, 1e-9)), 1e-6), 0.9)
-    aim, law = rate, np.zeros(5)
-    for _ in range(8 if displaced else 1):  # the rate whose visible part is the observed one
-        law = _beta_binomial(design, aim, rho, displaced)
-        aim = min(aim * float(np.clip(hits / max(law[0], 1e-12), 0.5, 2)), 0.5)
-    mean = expected.mean + law[1] - float(design.edges.sum()) * rate**2
-    variance = max(law[2] - law[3] ** 2 / max(law[4], 1e-12), 1e-9)
+    mean, variance = expected.mean, 0.0
+    for stratum, count in enumerate(np.atleast_1d(hits).tolist()):
+        if count > 0:
+            more, spread = _ordinary_excess(count, stratum, design, displaced)
+            mean, variance = mean + more, variance + spread
     if mean <= expected.mean:
         return 1.0
+    variance = max(variance, 1e-9)
     return gamma_share(mean**2 / variance, (found + 0.5) * mean / variance)
 
 
-def _beta_binomial(design: Design, rate: float, rho: float, displaced: bool) -> np.ndarray:
+def _ordinary_excess(hits: float, stratum: int, design: Design, displaced: bool) -> tuple[float, float]:
+    """How many more pairs one stratum's ordinary hits make than chance, and the variance of their pairs given their total."""
+    rate = hits / float(design.members[stratum])
+    rho = min(max(min(CORRELATION, VARIATION * rate / max(1 - rate, 1e-9)), 1e-6), 0.9)
+    aim, law = rate, np.zeros(5)
+    for _ in range(8 if displaced else 1):  # the rate whose visible part is the observed one
+        law = _beta_binomial(design.shapes[stratum], aim, rho, displaced)
+        aim = min(aim * float(np.clip(hits / max(law[0], 1e-12), 0.5, 2)), 0.5)
+    excess = law[1] - float(design.edges[stratum]) * rate**2
+    return excess, law[2] - law[3] ** 2 / max(law[4], 1e-12)
+
+
+def _beta_binomial(shapes: tuple[np.ndarray, np.ndarray], rate: float, rho: float, displaced: bool) -> np.ndarray:
     """E n, E T, Var T, Cov(T, n), Var n, summed over independent beta-binomial groups."""
-    sizes, groups = design.shapes
+    sizes, groups = shapes
     m, n = sizes[:, None].astype(float), np.arange(sizes.max() + 1.0)
     total = (1 - rho) / rho
     a, b = rate * total, (1 - rate) * total
