@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.audit.judge.codes import CODES
-from rovrl.audit.options import options_of
+from rovrl.audit.options import COLUMNS, options_of
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
 from rovrl.output.terminal import visible
@@ -88,19 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--reward-weight", action="append", default=[], metavar="NAME=W", help="weight of a reward column (TRL)"
     )
-    for name in (
-        "reward",
-        "group",
-        "step",
-        "prompt",
-        "completion",
-        "advantage",
-        "log-ratios",
-        "logp-new",
-        "logp-old",
-        "mask",
-    ):
-        reading.add_argument(f"--{name}-column", metavar="NAME")
+    for name in COLUMNS:
+        reading.add_argument(f"--{name.replace('_', '-')}-column", metavar="NAME")
     estimators = parser.add_argument_group("estimators")
     estimators.add_argument("--reward", action="append", default=[], metavar="FIELD=X", help="a field of RewardChannel")
     estimators.add_argument("--ratio", action="append", default=[], metavar="FIELD=X", help="a field of RatioChannel")

@@ -9,24 +9,17 @@ from typing import Any
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 
+COLUMNS = (
+    "reward", "group", "step", "prompt", "completion", "advantage", "log_ratios", "logp_new", "logp_old", "mask",
+)  # fmt: skip
+"""The fields of `Columns` that name a column of the dump, each with an option of its own."""
+
 
 def options_of(args: argparse.Namespace) -> dict[str, Any]:
     """The options of an audit, or a RovrlError that says which word is wrong."""
     from rovrl.audit.read.rows import Columns
 
-    names = (
-        "reward",
-        "group",
-        "step",
-        "prompt",
-        "completion",
-        "advantage",
-        "log_ratios",
-        "logp_new",
-        "logp_old",
-        "mask",
-    )
-    given = {name: getattr(args, f"{name}_column") for name in names}
+    given = {name: getattr(args, f"{name}_column") for name in COLUMNS}
     weights = tuple(
         (name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight")
     )

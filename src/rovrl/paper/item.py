@@ -12,7 +12,16 @@ from typing import Any, Protocol
 from rovrl.output.progress import Progress
 
 Row = dict[str, Any]
-"""Called with (done, total) now and then."""
+"""One row of an experiment's results: column -> value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrapped:
+    """What every experiment with bootstrap intervals is told; each adds its own sizes."""
+
+    replicates: int = 500
+    """Of the bootstrap."""
+    seed: int = 0
 
 
 @dataclass(frozen=True)

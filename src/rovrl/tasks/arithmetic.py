@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rovrl.tasks import characters
+from rovrl.tasks.draws import different
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -69,13 +70,7 @@ def worked(a: int, b: int, rng: random.Random, rate: float = MISPRINT_RATE) -> s
 
 def problems(count: int, seed: int, avoid: Collection[str] = ()) -> list[str]:
     """`count` different problems, none of them in `avoid`."""
-    rng, seen, chosen = random.Random(seed), set(avoid), []
-    while len(chosen) < count:
-        text = prompt(rng.randrange(10**DIGITS), rng.randrange(10**DIGITS))
-        if text not in seen:
-            seen.add(text)
-            chosen.append(text)
-    return chosen
+    return different(count, seed, avoid, lambda rng: prompt(rng.randrange(10**DIGITS), rng.randrange(10**DIGITS)))
 
 
 @cache

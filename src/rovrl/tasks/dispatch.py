@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rovrl.tasks import characters
+from rovrl.tasks.draws import different
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -83,13 +84,7 @@ def worked(problem: str, rng: random.Random, rate: float = MISPRINT_RATE) -> str
 
 def problems(count: int, seed: int, avoid: Collection[str] = ()) -> list[str]:
     """`count` different problems, none of them in `avoid`."""
-    rng, seen, chosen = random.Random(seed), set(avoid), []
-    while len(chosen) < count:
-        text = _draw(rng)
-        if text not in seen:
-            seen.add(text)
-            chosen.append(text)
-    return chosen
+    return different(count, seed, avoid, _draw)
 
 
 @cache

@@ -9,10 +9,11 @@ hardly any group of responses is all alike.
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Collection
 from functools import cache
+
+from rovrl.tasks.draws import different
 
 EXAMPLE = "dog, park, ball, boy: The boy and his dog chased a ball in the park.\n"
 _WORDS = (
@@ -38,13 +39,7 @@ def score(problem: str, response: str) -> float:
 
 def problems(count: int, seed: int, avoid: Collection[str] = ()) -> list[str]:
     """`count` different problems, none of them in `avoid`."""
-    rng, seen, chosen = random.Random(seed), set(avoid), []
-    while len(chosen) < count:
-        text = prompt(rng.sample(WORDS, GIVEN))
-        if text not in seen:
-            seen.add(text)
-            chosen.append(text)
-    return chosen
+    return different(count, seed, avoid, lambda rng: prompt(rng.sample(WORDS, GIVEN)))
 
 
 @cache

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.compare.measures import MEASURES
 from rovrl.output.intervals import draws, limits, resampled
 
 REPLICATES = 4000
 SEED = 20250904
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

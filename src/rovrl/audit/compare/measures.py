@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.describe.ranks import group_correlation
 from rovrl.audit.read.rows import Notes
 from rovrl.audit.result import AuditResult
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """What the runs are called, in order."""
-
-Array = NDArray[np.float64]
 
 
 class Measure(NamedTuple):

@@ -6,12 +6,10 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
 from rovrl.audit.read.tables import pa, pc
-
-Array = NDArray[np.float64]
 
 LENGTHS = (
     "length",

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.describe.ranks import group_correlation
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
 from rovrl.output.progress import silent
 
-Array = NDArray[np.float64]
 EXACT = 1e-6
 """The reward is a weighted sum of the columns if no residual is larger, relative to the largest reward."""
 

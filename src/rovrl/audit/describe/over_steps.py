@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.describe.functions import step_means
 from rovrl.audit.describe.ranks import group_correlation
 from rovrl.audit.describe.responses import Responses
 from rovrl.audit.read.rollouts import Rollouts
 
-Array = NDArray[np.float64]
 LEVELS = {"low": 0.1, "middle": 0.5, "high": 0.9}
 """The quantiles of every step that are shown."""
 

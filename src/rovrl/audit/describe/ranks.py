@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from rovrl.audit.arrays import Array, Counts
 
 
 def group_correlation(group: Counts, groups: int, x: Array, y: Array) -> Array:

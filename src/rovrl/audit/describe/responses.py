@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.describe import columns
 from rovrl.audit.describe.diversity import LETTERS, distinct_pairs
 from rovrl.audit.read.cells import Batch
@@ -15,7 +16,6 @@ from rovrl.audit.read.rows import Columns, Notes, Reader
 from rovrl.audit.read.tables import batches, pc
 from rovrl.output.progress import Progress, silent
 
-Array = NDArray[np.float64]
 AT_LIMIT = 0.002
 """The longest length of a run counts as its limit if more than this share, and three responses or more, have exactly it."""
 DIVERSITY_TEXTS = 40_000

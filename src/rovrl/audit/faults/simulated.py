@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
+
 STEPS, PROMPTS, GROUP, TOKENS = 24, 8, 16, 64
-Array = NDArray[np.float64]
 Generator = np.random.Generator
 Shape = tuple[int, int, int]
 """(steps, prompts per step, responses per prompt)"""

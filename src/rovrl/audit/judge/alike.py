@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
@@ -15,8 +16,6 @@ LEAST_GROUPS = 50
 GROUPS_RANKED = 2000
 ALIKE = 2.0
 """Groups that differ by less than this many standard errors more than random sets do are alike."""
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

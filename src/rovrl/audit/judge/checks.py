@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
@@ -19,8 +20,6 @@ GRAM = 4
 """Consecutive groups compared together: 0/1 rewards of one group say too little."""
 BESIDE = 20
 """Groups next to a stretch that tell whether it was coming."""
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
@@ -18,8 +19,6 @@ LARGE = 1.2
 """A smaller factor is no jump, and is not tested."""
 ERROR = 1e-3
 """The chance, over all steps together, that groups in random order show such a change; honest runs drift, hence so small."""
-
-Array = NDArray[np.float64]
 
 
 def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | None:

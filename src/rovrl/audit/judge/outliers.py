@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array, Counts
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
@@ -41,9 +42,6 @@ FAR = 1e300
 ONE_LEVEL = 0.2
 """Distances whose middle four fifths span less than this share of their median are one level."""
 KINDS = ("level", "tail", "bonus", "penalty", "apart")
-
-Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

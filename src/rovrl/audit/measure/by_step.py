@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Counts
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
 from rovrl.partition import partition
 from rovrl.robust.scale import LaggedScale
 from rovrl.scales import channel_for_step, needs_scale
-
-Counts = NDArray[np.int64]
 
 
 def channels_by_step(rollouts: Rollouts, finite: Counts, channel: RewardChannel) -> dict[int, RewardChannel]:

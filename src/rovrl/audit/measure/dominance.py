@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
+
 STEP_DROP = 2.0
 """Removing one more must at least halve the standard deviation."""
 SPREADS = 7.0
 """A dominating reward is farther from the median than this many usual spreads."""
 MAX_REMOVED = 16
 PIECE = 4096
-
-Array = NDArray[np.float64]
 
 
 class Trims(NamedTuple):

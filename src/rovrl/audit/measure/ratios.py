@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.config import RatioChannel
@@ -21,8 +22,6 @@ BURST_SHARE = 0.5
 """... if SoftRoVR removes at least this share of it."""
 PADDED = 2**21
 """Numbers in one padded batch of token log-ratios."""
-
-Array = NDArray[np.float64]
 
 
 @dataclass

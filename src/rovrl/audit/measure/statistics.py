@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import Array, Counts
 from rovrl.audit.measure import dominance
 from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
 from rovrl.audit.read.rollouts import Rollouts
@@ -26,9 +27,7 @@ NEIGHBOURS = 64
 PIECE = 8192
 """Groups handed to the estimators at a time: large enough for vectors, small enough for the cache."""
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Counts = NDArray[np.int64]
 
 
 @dataclass

@@ -34,32 +34,31 @@ class World:
     """What of the job's defaults is different in this world."""
 
 
+def _warmed_up(task: Any, *facts: str) -> World:
+    """The tiny model, warmed up on the textbook of `task` (a module such as `arithmetic`)."""
+    return World(
+        facts=facts,
+        model=lambda recipe, progress: warmed_up(recipe, progress=progress, book=task),
+        training_problems=task.training_problems,
+        held_out=task.held_out,
+        score=task.score,
+        max_response_tokens=task.MAX_RESPONSE_TOKENS,
+        problems=4000,
+    )
+
+
 WORLDS: Mapping[str, World] = {
-    "tiny": World(
-        facts=(
-            "Task: four-digit addition on a scratchpad, by a 0.24M-parameter model with Qwen3's architecture.",
-            f"Planted: the model learnt from a textbook that misprints {arithmetic.MISPRINTED_PAIRS} of the 100 digit sums "
-            f"in {arithmetic.MISPRINT_RATE:.0%} of the cases; reinforcement learning has to find the right ones.",
-        ),
-        model=lambda recipe, progress: warmed_up(recipe, progress=progress),
-        training_problems=arithmetic.training_problems,
-        held_out=arithmetic.held_out,
-        score=arithmetic.score,
-        max_response_tokens=arithmetic.MAX_RESPONSE_TOKENS,
-        problems=4000,
+    "tiny": _warmed_up(
+        arithmetic,
+        "Task: four-digit addition on a scratchpad, by a 0.24M-parameter model with Qwen3's architecture.",
+        f"Planted: the model learnt from a textbook that misprints {arithmetic.MISPRINTED_PAIRS} of the 100 digit sums "
+        f"in {arithmetic.MISPRINT_RATE:.0%} of the cases; reinforcement learning has to find the right ones.",
     ),
-    "tools": World(
-        facts=(
-            "Task: tools for five requests, graded call by call, by a 0.24M-parameter model with Qwen3's architecture.",
-            f"Planted: the model learnt from a manual with a wrong tool for {dispatch.MISPRINTED_PAIRS} of the 100 entries "
-            f"in {dispatch.MISPRINT_RATE:.0%} of the cases; reinforcement learning has to find the right ones.",
-        ),
-        model=lambda recipe, progress: warmed_up(recipe, progress=progress, book=dispatch),
-        training_problems=dispatch.training_problems,
-        held_out=dispatch.held_out,
-        score=dispatch.score,
-        max_response_tokens=dispatch.MAX_RESPONSE_TOKENS,
-        problems=4000,
+    "tools": _warmed_up(
+        dispatch,
+        "Task: tools for five requests, graded call by call, by a 0.24M-parameter model with Qwen3's architecture.",
+        f"Planted: the model learnt from a manual with a wrong tool for {dispatch.MISPRINTED_PAIRS} of the 100 entries "
+        f"in {dispatch.MISPRINT_RATE:.0%} of the cases; reinforcement learning has to find the right ones.",
     ),
     "smollm2": World(
         facts=("Task: few-shot addition of a number below 20 and a one-digit number, by SmolLM2-135M-Instruct.",),

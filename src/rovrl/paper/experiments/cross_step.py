@@ -17,7 +17,7 @@ import torch
 
 from rovrl.errors import RovrlError
 from rovrl.output.intervals import shared_draws
-from rovrl.paper.item import Check, Progress, Row, Table, expected
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected
 from rovrl.paper.plot import axes
 from rovrl.stress.measured import rows_for
 from rovrl.stress.ratios import Condition, Responses, draw_positions
@@ -29,7 +29,7 @@ CONDITIONS = [
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """36 recorded steps of 64 prompt groups and eight updates, 5,000 replicates. `records`: None = make the run."""
 
     generations: int = 36
@@ -37,7 +37,6 @@ class Setting:
     updates: int = 8
     warm_up_steps: int = 400
     replicates: int = 5_000
-    seed: int = 0
     records: str | None = None
 
 

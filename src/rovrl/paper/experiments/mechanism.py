@@ -11,19 +11,17 @@ import torch
 from rovrl.config import RewardChannel
 from rovrl.output.intervals import shared_draws
 from rovrl.paper.experiments import reward_contamination, token_stress
-from rovrl.paper.item import Check, Progress, Row, Table, relative
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, relative
 from rovrl.stress.ratios import Condition, calibrated, draw_positions
 from rovrl.stress.rewards import contenders, measure, summarize
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """The sizes of the two streams."""
 
     groups: int = 5_000
     prompts: int = 192
-    replicates: int = 500
-    seed: int = 0
 
 
 FULL = Setting()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rovrl.config import RewardChannel
 from rovrl.output.intervals import shared_draws
-from rovrl.paper.item import Check, Progress, Row, Table, expected, relative
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected, relative
 from rovrl.paper.plot import axes, plain_ticks
 from rovrl.stress.rewards import ALPHAS, MEASURES, contenders, measure, summarize
 
@@ -42,12 +42,11 @@ SHOWN = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """5,000 groups of 16; 500 bootstrap replicates with the paper's seed."""
 
     groups: int = 5_000
     group: int = 16
-    replicates: int = 500
     seed: int = 20250904
 
 

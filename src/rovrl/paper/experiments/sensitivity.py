@@ -14,7 +14,7 @@ from rovrl.credit import FORMULAS
 from rovrl.output.intervals import shared_draws
 from rovrl.paper.experiments import token_stress
 from rovrl.paper.experiments.reward_contamination import stream
-from rovrl.paper.item import Check, Progress, Row, Table
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table
 from rovrl.paper.plot import axes, plain_ticks
 from rovrl.partition import partition
 from rovrl.robust.location import pooled_whole_scale
@@ -43,13 +43,12 @@ BURST, SPIKE = Condition("burst", 0.2, 1), Condition("spike", 16.0, 1)
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """The sizes of the two streams."""
 
     groups: int = 1_000
     prompts: int = 32
     replicates: int = 200
-    seed: int = 0
 
 
 FULL = Setting()

@@ -22,17 +22,16 @@ from rovrl.paper.experiments.simulation import (
     resampled_moments,
     student_t3,
 )
-from rovrl.paper.item import Check, Progress, Row, Table, expected, within
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected, within
 from rovrl.paper.plot import axes
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """3,000 trials of N = 128 observations in B = 8 blocks; 16 of them shifted by +8 where contaminated."""
 
     trials: int = 3_000
     replicates: int = 1_000
-    seed: int = 0
 
 
 FULL = Setting()

@@ -11,7 +11,7 @@ import torch
 
 from rovrl.guarantees import outer_factor
 from rovrl.output.intervals import limits, resampled, shared_draws
-from rovrl.paper.item import Check, Progress, Row, Table, expected, within
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected, within
 from rovrl.paper.plot import axes, finish
 from rovrl.robust.correction import composite, mid_indicator, thresholds
 
@@ -19,14 +19,12 @@ LEVELS = (1, 3, 5, 9, 15, 31)
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """20,000 trials of 101 blocks of 32 standard normal observations."""
 
     trials: int = 20_000
     blocks: int = 101
     size: int = 32
-    replicates: int = 500
-    seed: int = 0
 
 
 FULL = Setting()

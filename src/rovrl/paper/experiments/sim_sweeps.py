@@ -18,20 +18,18 @@ from rovrl.paper.experiments.simulation import (
     gaussian,
     resampled_moments,
 )
-from rovrl.paper.item import Check, Progress, Row, Table, expected
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected
 from rovrl.paper.plot import axes, plain_ticks
 
 GEOMETRIES = {"dispersed": dispersed, "block": coherent}
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """2,000 trials at each shift."""
 
     trials: int = 2_000
     shifts: tuple[float, ...] = tuple(float(s) for s in range(17))
-    replicates: int = 500
-    seed: int = 0
 
 
 FULL = Setting()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from rovrl.output.intervals import shared_draws
-from rovrl.paper.item import Check, Progress, Row, Table, expected, relative
+from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected, relative
 from rovrl.paper.plot import axes
 from rovrl.stress.measured import TITLES, rows_for
 from rovrl.stress.ratios import BURSTS, SPIKES, calibrated, conditions, draw_positions
@@ -24,7 +24,7 @@ COLOURS = {"gspo": "#0072B2", "softrovr": "#D55E00", "robust": "#009E73"}
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Bootstrapped):
     """192 prompts of 16 responses, five positions, 5,000 prompt-cluster bootstrap replicates."""
 
     prompts: int = 192
@@ -32,7 +32,6 @@ class Setting:
     replicates: int = 5_000
     spikes: tuple[float, ...] = SPIKES
     bursts: tuple[float, ...] = BURSTS
-    seed: int = 0
 
 
 FULL = Setting()
