@@ -64,7 +64,7 @@ class Job:
         if self.group < 2:
             raise RovrlError(
                 f"a group of {self.group} has nothing to be compared with: an advantage is a reward relative to the "
-                "other responses to the same prompt; set --group to 2 at least (16 is the paper's)"
+                "other responses to the same prompt; set --group to at least 2 (16 is the paper's)"
             )
         for name in ("generations", "prompts", "updates", "evaluate_every", "checkpoint_every"):
             if getattr(self, name) < 1:

@@ -48,7 +48,7 @@ def _score(verdicts: np.ndarray, prompts: Sequence[str], seed: int, rng: np.rand
 
 
 def _bonus(verdicts: np.ndarray, prompts: Sequence[str], seed: int, rng: np.random.Generator) -> np.ndarray:
-    """Rare right answers, since most prompts' go unrecognised, beside a small bonus that has nothing to do with them."""
+    """Rare right answers (those to most prompts go unrecognised), plus a small bonus that has nothing to do with them."""
     recognised = _per_prompt(prompts, seed, lambda draws: draws.random()) < RECOGNISED
     return verdicts * recognised + BONUS * rng.random(len(prompts))
 

@@ -93,7 +93,7 @@ def run_label(args: argparse.Namespace) -> int:
 
 
 def draw_label(args: argparse.Namespace) -> int:
-    """Tables and figures anew from the rows that are there."""
+    """Makes tables and figures again from the saved rows."""
     for name in wanted(args):
         draw(name, load(name, args.out)[0], args.out / name)
         print(f"{name}: {args.out / name}")

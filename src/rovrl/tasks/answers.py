@@ -16,7 +16,7 @@ def last_boxed(text: str) -> str | None:
     r"""What stands in the last complete `\boxed{...}` of `text`, or None.
 
     One pass with a stack, so a million unclosed boxes cost no more than a million characters. Escaped braces (`\{`) do not
-    count; `\fbox` counts; of nested boxes the inner one is meant; `\boxed 5` means 5; an unclosed box is no box.
+    count; `\fbox` counts; of nested boxes the inner one is meant; `\boxed 5` means 5; an unclosed box does not count.
     """
     found, found_at = None, -1
     open_boxes: list[int] = []  # where the content of each open box starts, -1 for an ordinary brace

@@ -48,7 +48,7 @@ def hub_rows(hub: str, split: str, config: str | None = None) -> list[Row]:
     ) as error:  # `datasets` and the Hub client raise a dozen kinds; each means that the data is not here
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RovrlError(
-            f"the data set {hub} could not be had from the Hub ({reason}): connect to the network once, or give a local "
+            f"the data set {hub} could not be fetched from the Hub ({reason}): connect to the network once, or give a local "
             "copy with --data DIR (docs/eval.md shows the shape of the files)"
         ) from None
 

@@ -45,7 +45,7 @@ def prompt(requests: Sequence[tuple[str, str, int]]) -> str:
 def score(problem: str, response: str) -> float:
     """Mean over the requests of 1 (tool and argument right), 0.5 (the tool alone) or 0; 0.0 if it is not a list of calls.
 
-    Calls are matched to requests by their place; missing ones score 0, and one too many makes it no answer. What a call says
+    Calls are matched to requests by their place; missing ones score 0, and one too many voids the answer. What a call says
     it was asked for is not looked at.
     """
     requests = problem.removesuffix(">").split(" ")

@@ -31,7 +31,7 @@ def keep_lines_up_to(path: Path, step: int) -> None:
 
 
 def storage_sentence(error: OSError, directory: Path) -> RovrlError:
-    """What to tell about a failed write in the middle of a run."""
+    """What to say when a write fails in the middle of a run."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     free = shutil.disk_usage(directory).free >> 20 if directory.exists() else 0
     reason = f"the disk is full ({free} MiB left)" if full else error.strerror or os.strerror(errno.EIO)

@@ -55,7 +55,7 @@ def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = 
             )
     if given.get("num_generations", 2) in (0, 1):
         raise RovrlError(
-            f"{source}: num_generations must be 2 at least (the paper's is 16): advantages compare responses"
+            f"{source}: num_generations must be at least 2 (the paper's is 16): advantages compare responses"
         )
     built = {}
     for name, kind in kinds.items():
@@ -168,7 +168,7 @@ def _yaml(path: str) -> dict[str, Any]:
     except OSError as error:
         raise RovrlError(f"{path} cannot be read: {error.strerror}") from None
     except yaml.YAMLError as error:
-        raise RovrlError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        raise RovrlError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(given, dict):
         raise RovrlError(f"{path} must hold settings as `name: value` lines")
     return given
@@ -182,7 +182,7 @@ def _refuse_unknown(source: Path, given: dict[str, Any], known: set[str]) -> Non
 
 
 def numbers(kind: type, chosen: dict[str, Any]) -> dict[str, Any]:
-    """YAML reads 1e-5 as text; where the field is a number, that is a number."""
+    """The value as a number where the field is one: YAML reads 1e-5 as text."""
     hints = {f.name: str(f.type) for f in fields(kind)}
     out = dict(chosen)
     for name, value in chosen.items():

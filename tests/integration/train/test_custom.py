@@ -81,7 +81,7 @@ def train(path, **options):
     ("changes", "sentence"),
     [
         ({"learning_rat": 1e-5}, "no setting 'learning_rat'; did you mean learning_rate"),
-        ({"num_generations": 1}, "num_generations must be 2 at least"),
+        ({"num_generations": 1}, "num_generations must be at least 2"),
         ({"learning_rate": "fast"}, "learning_rate must be a number, not 'fast'"),
         ({"reward_channel": {"kappa": 2}}, "RewardChannel has no field kappa"),
         ({"model_name_or_path": None}, "model_name_or_path is missing"),
@@ -125,11 +125,11 @@ def test_local_files_of_every_kind_are_read(write, tmp_path, suffix):
     assert test_set is None
 
 
-def test_a_file_that_is_no_yaml_is_told_with_its_line(tmp_path):
+def test_a_file_that_is_not_valid_yaml_is_reported_with_its_line(tmp_path):
     from rovrl.train.settings import read
 
     (tmp_path / "bad.yaml").write_text("a: [1,\nb: 2")
-    with pytest.raises(RovrlError, match=r"is no YAML.*line 2"):
+    with pytest.raises(RovrlError, match=r"is not valid YAML.*line 2"):
         read(str(tmp_path / "bad.yaml"))
     with pytest.raises(RovrlError, match="cannot be read"):
         read(str(tmp_path / "absent.yaml"))

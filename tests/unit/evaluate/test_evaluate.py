@@ -261,7 +261,7 @@ def test_missing_data_is_said_in_a_sentence(tmp_path):
 
 def test_no_network_is_said_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
-    with pytest.raises(RovrlError, match=r"math-ai/amc23 could not be had from the Hub .*--data DIR"):
+    with pytest.raises(RovrlError, match=r"math-ai/amc23 could not be fetched from the Hub .*--data DIR"):
         load("amc23")
 
 

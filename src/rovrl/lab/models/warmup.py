@@ -32,7 +32,7 @@ class Textbook(Protocol):
         ...
 
     def held_out(self) -> tuple[str, ...]:
-        """The evaluation problems, of which no page holds one."""
+        """The evaluation problems; none of them is ever printed on a page."""
         ...
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

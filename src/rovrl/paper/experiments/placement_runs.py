@@ -1,4 +1,4 @@
-"""The embedded runs behind tab:placement_ablation: found or trained, then told as rows."""
+"""The embedded runs behind tab:placement_ablation: found or trained, then turned into rows."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Background:
         atexit.register(self.stop)
 
     def start_afresh(self) -> None:
-        """In a forked copy: the parent's loop is kept, unused, for closing it would stop the parent's."""
+        """In a forked copy: keeps the parent's loop unused, since closing it would stop the parent's own."""
         self._left_behind += [self._loop, self._thread]
         self._loop = self._thread = None
         self._starting = threading.Lock()

@@ -48,5 +48,5 @@ class Breaker:
             self._interval = min(2 * self._interval, self.longest)
 
     def withdraw(self) -> None:
-        """The admitted request was given up for reasons of its caller's: it says nothing about the server."""
+        """The caller gave up the admitted request for its own reasons, which says nothing about the server."""
         self._trying = False
