@@ -35,9 +35,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return fast
 
 
-def model(hidden: int = 32, layers: int = 2, seed: int = 0, tie: bool = True) -> Qwen3ForCausalLM:
+def model(
+    hidden: int = 32, layers: int = 2, seed: int = 0, tie: bool = True, tokens: Any = None, positions: int = 256
+) -> Qwen3ForCausalLM:
     """A Qwen3 with random weights of its own generator: the same for the same arguments, whatever ran before."""
-    tokens = tokenizer()
+    tokens = tokens or tokenizer()
     config = Qwen3Config(
         vocab_size=len(tokens),
         hidden_size=hidden,
@@ -46,7 +48,7 @@ def model(hidden: int = 32, layers: int = 2, seed: int = 0, tie: bool = True) ->
         num_attention_heads=2,
         num_key_value_heads=1,
         head_dim=16,
-        max_position_embeddings=256,
+        max_position_embeddings=positions,
         pad_token_id=tokens.pad_token_id,
         eos_token_id=tokens.eos_token_id,
         bos_token_id=None,
@@ -85,15 +87,15 @@ def length_reward(completions: list[str], **_: Any) -> list[float]:
 def trainer(directory: str | os.PathLike[str], *, rewards: Any = digit_share, start: Any = None, **changes: Any) -> Any:
     """A RoVRTrainer on the tiny model: 16 responses of at most 12 tokens a step; `changes` are fields of RoVRConfig.
 
-    Arguments of the trainer itself (peft_config, eval_dataset, reward_transform, callbacks, train_dataset, kind) are told
-    apart by name.
+    Arguments of the trainer itself (peft_config, eval_dataset, reward_transform, callbacks, train_dataset, kind, tokens) are
+    told apart by name.
     """
     from rovrl.integrations.trl import RoVRConfig, RoVRTrainer
 
     names = ("peft_config", "eval_dataset", "reward_transform", "callbacks", "train_dataset", "rollout_func", "tools")
     own = {name: changes.pop(name) for name in names if name in changes}
     own.setdefault("train_dataset", addition())
-    kind = changes.pop("kind", RoVRTrainer)
+    kind, tokens = changes.pop("kind", RoVRTrainer), changes.pop("tokens", None) or tokenizer()
     settings = {
         "per_device_train_batch_size": 16,
         "num_generations": 16,
@@ -109,4 +111,4 @@ def trainer(directory: str | os.PathLike[str], *, rewards: Any = digit_share, st
         "disable_tqdm": True,
     }
     args = RoVRConfig(str(directory), **(settings | changes))
-    return kind(model() if start is None else start, rewards, args, processing_class=tokenizer(), **own)
+    return kind(model() if start is None else start, rewards, args, processing_class=tokens, **own)

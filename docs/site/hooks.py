@@ -19,7 +19,7 @@ MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 PICTURE = re.compile(r"(!\[[^\]]*\]\()\.\./([^)\s]+)")
 """A picture that lies outside docs/: it comes along, under pictures/."""
-PAGES = ("reference.md", "gallery.md")
+PAGES = ("reference.md", "gallery.md", "notebooks.md")
 """Pages that make sense on the site only; their sources lie beside this file."""
 
 
@@ -56,11 +56,11 @@ def on_post_build(config: Any) -> None:
 
 
 def _from_root(text: str) -> str:
-    """README as a page of docs/: its links to docs/ stay inside, all others lead to the repository."""
+    """README as a page of docs/: its links to docs/ stay inside; all others, notebooks too, lead to the repository."""
 
     def moved(found: re.Match[str]) -> str:
         target = found[2]
-        if target.startswith("docs/"):
+        if target.startswith("docs/") and not target.endswith(".ipynb"):
             return found[1] + target.removeprefix("docs/") + found[3]
         if "://" in target or target.startswith("#"):
             return found[0]

@@ -54,7 +54,7 @@ def test_a_broken_link_is_an_error(tmp_path):
 
 def test_every_page_is_in_the_menu_once():
     menu = re.findall(r"^ +- [^:]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    made = {"index.md", "reference.md", "gallery.md"}
+    made = {"index.md", "reference.md", "gallery.md", "notebooks.md"}
     assert sorted(set(menu) - made) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
     assert len(menu) == len(set(menu))
 
@@ -62,4 +62,4 @@ def test_every_page_is_in_the_menu_once():
 def test_git_keeps_what_builds_the_site():
     sources = sorted((ROOT / "docs" / "site").glob("*.*"))
     ignored = subprocess.run(["git", "check-ignore", *sources], cwd=ROOT, capture_output=True, text=True).stdout
-    assert (len(sources), ignored) == (4, "")
+    assert (len(sources), ignored) == (5, "")
