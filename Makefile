@@ -9,12 +9,13 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE  ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test check bench soak docs dist clean
+.PHONY: help demo test check bench mutate soak docs dist clean
 help:
 	@echo "make demo    one bad reward in a picture, then the main job: GSPO, the paper's settings and the guarded ones on spiked rewards"
 	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make bench   the benchmark: ratios measured side by side"
+	@echo "make mutate  wrong constants and signs planted in every formula: do the tests see them? (goes on where it was interrupted)"
 	@echo "make soak    rewards under load, interruptions and kills, the long forms"
 	@echo "make docs    the documentation site, in site/; a broken link is an error"
 	@echo "make dist    wheel and source distribution, in dist/"
@@ -45,6 +46,9 @@ test: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py
+
+mutate: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m mutation
 
 soak: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m soak

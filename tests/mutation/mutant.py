@@ -1,0 +1,34 @@
+"""One wrong formula: where it is planted, and which tests should see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`fragment` of `file` (below src/rovrl) becomes `replacement`; one of `tests` should then fail."""
+
+    file: str
+    fragment: str
+    replacement: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """One line that names it."""
+        return f"{self.file}: {self.fragment}  ->  {self.replacement}"
+
+    def planted(self, source: str) -> str:
+        """The source with the mutant in it; refused unless the fragment occurs exactly once."""
+        found = source.count(self.fragment)
+        if found != 1 or self.fragment == self.replacement:
+            raise ValueError(f"{self.file} holds {self.fragment!r} {found} times, not once: mend its row in the table")
+        return source.replace(self.fragment, self.replacement)
+
+
+def mutants(file: str, tests: str, *changes: tuple[str, str]) -> Iterator[Mutant]:
+    """One mutant of `file` per (fragment, replacement); `tests` are paths below tests/, with blanks between them."""
+    for fragment, replacement in changes:
+        yield Mutant(file, fragment, replacement, tuple(f"tests/{path}" for path in tests.split()))

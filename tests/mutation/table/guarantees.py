@@ -1,0 +1,81 @@
+"""Constants and signs of the paper's bounds: reference, credit, efficiency, smoothing, propagation, policy, target."""
+
+from mutation.mutant import Mutant, mutants
+
+BY_HAND = "unit/guarantees/test_guarantees.py"
+
+GUARANTEES: tuple[Mutant, ...] = (
+    *mutants(
+        "guarantees/reference.py",
+        f"{BY_HAND} property/test_guarantee_reference.py",
+        ('return 2 * count("replaced", replaced, 0, n) / (c', 'return count("replaced", replaced, 0, n) / (c'),
+        ("max(separation - 2 * s / n, 0.0)", "max(separation - s / n, 0.0)"),
+        ("return math.exp(-n / 2 * excess * excess)", "return 0.5 * math.exp(-n / 2 * excess * excess)"),
+        ("math.exp(-n / 2 * excess", "math.exp(-n * excess"),
+        ("min(1.0, 2 * math.exp(-2 *", "min(1.0, 0.02 * math.exp(-2 *"),
+        ("math.exp(-2 * len(honest)", "math.exp(-4 * len(honest)"),
+        ("math.exp(-2 * u * (u / n))", "math.exp(-4 * u * (u / n))"),
+        ("math.sqrt(n / 2 * math.log(B / delta))", "math.sqrt(n / 8 * math.log(B / delta))"),
+        ("min(1.0, float(delta) + reference_failure(", "min(1.0, 0 * reference_failure("),
+        ("* K / (2 * density_sum(K)", "* K / (4 * density_sum(K)"),
+        ("for q in range((n + 1) // 2)", "for q in range(n // 2)"),
+    ),
+    *mutants(
+        "guarantees/credit.py",
+        f"{BY_HAND} property/test_guarantee_credit.py",
+        ("return min(leverage, math.sqrt(", "return max(leverage, math.sqrt("),
+        ("(r * kappa / G + 2 * e_theta)", "(r * kappa / G + e_theta)"),
+        ("* (kappa / (2 * s_min))", "* (kappa / (4 * s_min))"),
+        ("return u * relative * relative / 2", "return u * relative * relative / 3"),
+        ("math.hypot(1, M / kappa) ** 3", "math.hypot(1, M / kappa) ** 2"),
+        ("FiniteCredit(credit_stability(", "FiniteCredit(0.1 * credit_stability("),
+        ("return sum(budgets) + sum(gains[:arbitrary])", "return sum(budgets)"),
+    ),
+    *mutants(
+        "guarantees/efficiency.py",
+        f"{BY_HAND} property/test_guarantee_efficiency.py",
+        ("k * (2 * (K - k) + 1)", "k * (2 * (K - k) - 1)"),
+        ("return A_K / density_sum(K) ** 2", "return 1.15 * A_K / density_sum(K) ** 2"),
+        ("root_size_sum(sizes) ** 2 / len(", "root_size_sum(sizes) / len("),
+        ("_NORMAL.cdf(t + s * d)", "_NORMAL.cdf(t - s * d)"),
+        ("* _STEEPEST_DENSITY / 2", "* _STEEPEST_DENSITY / 4"),
+    ),
+    *mutants(
+        "guarantees/smoothing.py",
+        f"{BY_HAND} property/test_guarantee_smoothing.py",
+        ("* math.exp(-m / positive(", "* math.exp(-2 * m / positive("),
+        ("gain = 2 * positive(", "gain = 1 * positive("),
+        ("residual = 2 * d_T + grid", "residual = d_T + grid"),
+        ("return d_T + per_level * d_lambda / 2 +", "return per_level * d_lambda / 2 +"),
+        ("m - start - nu * d / math.sqrt(n)", "m - start - nu * d / n"),
+    ),
+    *mutants(
+        "guarantees/propagation.py",
+        "property/test_guarantee_propagation.py",
+        ("gap * math.sqrt(G - 1) / G", "gap * math.sqrt(G) / G"),
+        ("return Spike(m + gap / G", "return Spike(m - gap / G"),
+        ("clean=-1 / grpo_bound(group)", "clean=1 / grpo_bound(group)"),
+        ("return L * rho / (delta - rho)", "return L * rho / (delta + rho)"),
+    ),
+    *mutants(
+        "guarantees/policy.py",
+        f"{BY_HAND} property/test_guarantee_policy.py",
+        ("return WeightError(math.exp(-e_m)", "return WeightError(math.exp(-2 * e_m)"),
+        ("return _exp(math.fsum(shifts) / T)", "return _exp(math.fsum(shifts) / (T + 1))"),
+        ("min(abs(x - b) for b in bounds)", "max(abs(x - b) for b in bounds)"),
+        ("_reaches(abs(x - theta), e + e_theta", "_reaches(abs(x - theta), e - e_theta"),
+        ("return max(Q, u) * e_A +", "return min(Q, u) * e_A +"),
+        ("(e_A * (J + e_J) + A", "(e_A * J + A"),
+        ("inverse = S.reciprocal().mean(-1)", "inverse = S.mean(-1).reciprocal()"),
+        ("/ 2 / kappa / kappa / s_min", "/ 4 / kappa / kappa / s_min"),
+        ("return (u - shaped) / mapped + u *", "return (u - shaped) / mapped - u *"),
+    ),
+    *mutants(
+        "guarantees/target.py",
+        "unit/guarantees/test_target.py property/test_guarantee_target.py",
+        ("z = (x - at) / c", "z = (x + at) / c"),
+        ("return moment / (2 * positive(", "return moment / (4 * positive("),
+        ("return eps / ((1 - eps) *", "return eps / ((1 + eps) *"),
+        ("return (nodes + 1) / 2, share / 2", "return (nodes + 1) / 2, share"),
+    ),
+)
