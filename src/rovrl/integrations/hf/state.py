@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import Trainer
-
 from rovrl.config import RewardChannel
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, require
 from rovrl.output.files import write_json
 from rovrl.run import RewardRun
 
+Trainer = require("transformers", extra="train").Trainer
 STATE_FILE = "rovr_state.json"
 
 logger = logging.getLogger("rovrl")
