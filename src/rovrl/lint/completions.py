@@ -8,6 +8,7 @@ from typing import Any
 
 from rovrl.audit.describe.columns import named
 from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
+from rovrl.audit.read.lines import ending
 from rovrl.audit.read.rows import Columns, Notes
 from rovrl.audit.read.table import table_files
 from rovrl.audit.read.tables import READ, batches, refusal
@@ -40,7 +41,7 @@ def read_completions(path: Path, limit: int) -> Completions:
     """The first `limit` responses of the tables at `path`, whole groups; a RovrlError if there are none."""
     if not path.exists():
         raise RovrlError(f"{path} does not exist: name a run directory, a folder of rollouts, or one file")
-    if path.is_file() and path.suffix.lower() not in READ:
+    if path.is_file() and ending(path) not in READ:
         raise RovrlError(refusal(path))
     found, seen, notes = Completions(), set(), Notes()
     for file in [path] if path.is_file() else table_files(path):

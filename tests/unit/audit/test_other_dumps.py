@@ -1,11 +1,15 @@
 """Tables with other names, other separators, and the dumps of other programs."""
 
+import gzip
 import json
 
 import numpy as np
 import pytest
 
+import audit_dumps
 from rovrl.audit import audit
+from rovrl.audit.read import tables
+from rovrl.errors import RovrlError
 
 
 def test_columns_are_found_in_any_case_and_cells_by_tabs_or_semicolons(tmp_path):
@@ -37,3 +41,93 @@ def test_rollouts_of_open_instruct_are_grouped_by_step_and_prompt(tmp_path):
     totals = result.description.totals
     assert (result.summary.groups, result.summary.group_sizes) == (8, {8: 8})
     assert (totals.unit, totals.length, totals.truncated) == ("tokens", 4.5, 0.25)
+
+
+def swift_line(step: int, scores: np.ndarray) -> dict:
+    """One log of ms-swift's GRPO trainer, by its code: every column is a list over the responses of the batch."""
+    groups, size = scores.shape
+    spread = (scores - scores.mean(1, keepdims=True)) / (scores.std(1, ddof=1, keepdims=True) + 1e-4)
+    return {
+        "step": [str(step)] * scores.size,
+        "prompt": [f"question {step}-{g}" for g in range(groups) for _ in range(size)],
+        "completion": [f"answer {step}-{k}" for k in range(scores.size)],
+        "MathAccuracy": (scores - 0.25).ravel().tolist(),
+        "Format": [0.5] * scores.size,
+        "advantages": spread.ravel().tolist(),
+        "entropy": [900.0 + k for k in range(scores.size)],
+    }
+
+
+def test_batches_of_ms_swift_are_unrolled_and_a_line_that_was_logged_again_counts_once(tmp_path):
+    scores = np.random.default_rng(0).normal(size=(3, 4, 8))
+    batches = [swift_line(step, scores[k]) for k, step in enumerate((5, 10, 15))]
+    again = batches[-1] | {"step": ["16"] * 32}
+    path = tmp_path / "completions.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (*batches, again)))
+    result = audit(tmp_path, columns={"reward_weights": (("MathAccuracy", 1.0), ("Format", 0.5))})
+    assert (result.kind, result.summary.group_sizes, result.summary.last_step) == ("swift", {8: 12}, 15)
+    assert result.summary.trained_with == "grpo"
+    np.testing.assert_allclose(result.rewards(5), scores[1, 1], atol=1e-12)
+    assert [f.name for f in result.description.functions] == ["MathAccuracy", "Format"]
+    assert "32 responses were logged again" in " ".join(note.sentence for note in result.notes)
+    alone = audit(path)
+    np.testing.assert_allclose(np.diff(alone.rewards(5)), np.diff(scores[1, 1]), atol=1e-12)  # no entropy in it
+
+
+def test_a_table_that_is_called_completions_stays_a_table(tmp_path):
+    rows = [{"step": 1, "group": k // 4, "prompt": "p", "completion": "c", "reward": k % 3} for k in range(16)]
+    (tmp_path / "completions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = audit(tmp_path)
+    assert (result.kind, result.summary.group_sizes) == ("table", {4: 4})
+
+
+def test_samples_of_nemo_rl_are_grouped_by_the_tokens_of_their_prompt(tmp_path):
+    """By its log_batched_dict_as_jsonl; the system prompt, which all share, must not make one group of all."""
+    for step in (1, 2, 10):
+        lines = []
+        for k in range(16):
+            prompt, answer = [7, 7, step, k // 8], [5] * (2 + k % 3)
+            tokens = [*prompt, *answer, 0]
+            sample = {
+                "content": [["You are careful.", f"question {k // 8}", f"answer {k}"]],
+                "rewards": [float(k % 5)],
+                "token_ids": [tokens],
+                "token_loss_mask": [[0] * 4 + [1] * len(answer) + [0]],
+            }
+            lines.append(json.dumps(sample | {"idx": k}))
+        (tmp_path / f"train_data_step{step}.jsonl").write_text("\n".join(lines))
+    (tmp_path / "val_data_step2.jsonl").write_text(json.dumps({"content": [["q", "a"]], "rewards": [1.0], "idx": 0}))
+    result = audit(tmp_path)
+    assert (result.kind, result.summary.group_sizes, result.summary.last_step) == ("nemo", {8: 6}, 10)
+    assert result.rewards(1).tolist() == [float(k % 5) for k in range(8, 16)]
+    assert (result.description.totals.unit, result.description.totals.length) == ("tokens", 3.0)
+
+
+def test_compressed_lines_are_read_as_they_would_be_unpacked(tmp_path):
+    path = audit_dumps.verl(tmp_path / "plain", audit_dumps.rewards(16, 8))
+    (tmp_path / "packed").mkdir()
+    for file in path.glob("*.jsonl"):
+        (tmp_path / "packed" / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    plain, packed = audit(path), audit(tmp_path / "packed")
+    assert (packed.kind, packed.summary) == ("verl", plain.summary)
+
+
+def test_a_compressed_file_that_is_cut_short_is_used_as_far_as_it_goes(tmp_path):
+    rows = [{"step": 1, "group": k // 8, "reward": k * 0.37 % 1} for k in range(4000)]
+    whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+    (tmp_path / "run.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    result = audit(tmp_path)
+    assert 100 < result.summary.responses < 4000
+    assert "and no further" in result.notes[0].sentence
+    (tmp_path / "run.jsonl.gz").write_bytes(b"no gzip at all")
+    with pytest.raises(RovrlError, match="no rollouts found"):
+        audit(tmp_path)
+
+
+def test_a_compressed_file_that_never_ends_is_left_at_the_limit(tmp_path, monkeypatch):
+    rows = [{"step": 1, "group": k // 8, "reward": k * 0.37 % 1} for k in range(4000)]
+    (tmp_path / "run.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    monkeypatch.setattr(tables, "MOST_BYTES", 10_000)
+    result = audit(tmp_path)
+    assert result.summary.responses < 400
+    assert "unpacks to more than" in result.notes[0].sentence

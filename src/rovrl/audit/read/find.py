@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from rovrl.audit.read.lines import ending
+from rovrl.audit.read.programs.nemo import NemoReader
+from rovrl.audit.read.programs.swift import SwiftReader
 from rovrl.audit.read.records import RecordReader
 from rovrl.audit.read.rows import Columns, Notes, Reader
 from rovrl.audit.read.table import SKIPPED_FOLDERS, TableReader, natural, table_files
@@ -13,9 +16,16 @@ from rovrl.audit.read.trl import TrlReader
 from rovrl.audit.read.verl import VerlReader
 from rovrl.errors import RovrlError
 
-READERS = {"records": RecordReader, "trl": TrlReader, "verl": VerlReader, "table": TableReader}
+READERS = {
+    "records": RecordReader,
+    "trl": TrlReader,
+    "swift": SwiftReader,
+    "nemo": NemoReader,
+    "verl": VerlReader,
+    "table": TableReader,
+}
 """Kinds of dumps, in the order in which they are tried."""
-TAKES = {"records": (), "trl": ("reward",), "verl": ("reward",)}
+TAKES = {"records": (), "trl": ("reward",), "swift": ("reward",), "nemo": (), "verl": ("reward",)}
 """Which columns can be named for a dump that names its columns itself; a table takes all."""
 PARTS = re.compile(r"(step|epoch|rank|shard|part|iter|worker|global_step)?[-_.]?\d+", re.IGNORECASE)
 """Names of folders that hold pieces of one run."""
@@ -92,7 +102,7 @@ def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
 
 
 def _nothing_found(path: Path, columns: Columns) -> str:
-    if path.is_file() and path.suffix.lower() not in READ:
+    if path.is_file() and ending(path) not in READ:
         return refusal(path)
     notes = Notes()
     candidates = [path] if path.is_file() else table_files(path)[:1]
@@ -107,7 +117,8 @@ def _nothing_found(path: Path, columns: Columns) -> str:
     told = "; ".join(note.sentence for note in notes.all())
     return (
         f"no rollouts found at {path}{': ' + told if told else ''}; looked for records (step_*.parquet), TRL's "
-        "completions_*.parquet, verl's *.jsonl, and tables (.parquet, .jsonl, .csv) with a reward column"
+        "completions_*.parquet, ms-swift's completions.jsonl, NeMo-RL's train_data_step*.jsonl, verl's *.jsonl, and tables "
+        "(.parquet, .jsonl, .jsonl.gz, .csv) with a reward column"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.lines import ending
 from rovrl.audit.read.rows import Chunk, Columns, Notes
 from rovrl.audit.read.tables import READ, batches, columns_of
 from rovrl.errors import RovrlError
@@ -106,7 +107,7 @@ def table_files(path: Path, suffixes: tuple[str, ...] = tuple(READ)) -> list[Pat
             folders = file.relative_to(path).parts[:-1]
             if any(folder.startswith(SKIPPED_FOLDERS) for folder in folders) or file.name in NOT_ROLLOUTS:
                 continue
-            if file.suffix.lower() in suffixes and file.is_file():
+            if ending(file) in suffixes and file.is_file():
                 found.append(file)
     return sorted(found, key=natural)
 

@@ -5,7 +5,6 @@ Nothing here executes what it reads: no pickle, no eval, no format that can hold
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import stat
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
+from rovrl.audit.read.lines import ending, lines, starts_with
+from rovrl.audit.read.programs.samples import rows_of
 from rovrl.audit.read.rows import Notes
 from rovrl.errors import RovrlError, require
 
@@ -22,13 +23,13 @@ pc = require("pyarrow.compute", extra="report")
 pq = require("pyarrow.parquet", extra="report")
 
 BATCH_ROWS = 131_072
-LINE_LIMIT = 256 * 2**20
-"""Bytes of one line of text; a longer one is no row."""
+ARRAY_LIMIT = 256 * 2**20
+"""Bytes of a JSON array, which is read whole."""
 FIELD_LIMIT = 2**28
 MOST_ROWS = 2**28
 """Rows of one file; more do not fit into memory, and a small file that claims them is a bomb."""
 MOST_BYTES = 2**37
-"""Bytes that the wanted columns of one Parquet file may unpack to."""
+"""Bytes that the wanted columns of one Parquet file, or one compressed text, may unpack to."""
 REFUSED = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".npy", ".npz", ".joblib", ".ckpt"}
 
 
@@ -49,7 +50,7 @@ def columns_of(path: Path, notes: Notes) -> list[str]:
 
 def batches(path: Path, columns: list[str] | None, notes: Notes, size: int = BATCH_ROWS) -> Iterator[Batch]:
     """The rows of one file of any readable kind, told by its name; `columns` saves reading the others (Parquet)."""
-    reader = READ.get(path.suffix.lower())
+    reader = READ.get(ending(path))
     if reader is None:
         raise RovrlError(refusal(path))
     try:
@@ -72,7 +73,7 @@ def refusal(path: Path) -> str:
             f"{path} is not read: a {path.suffix} file can hold a pickle, which runs code when opened; "
             "write the rollouts as Parquet, JSON lines or CSV"
         )
-    return f"{path} is not read: expected a .parquet, .jsonl, .json, .csv or .tsv file"
+    return f"{path} is not read: expected a .parquet, .jsonl, .jsonl.gz, .json, .csv or .tsv file"
 
 
 def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
@@ -115,12 +116,12 @@ def _tell_doubles(path: Path, names: list[str], notes: Notes) -> None:
 
 
 def _json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
-    if path.suffix.lower() == ".json" and _starts_with(path, b"["):
+    if path.suffix.lower() == ".json" and starts_with(path, b"["):
         yield from _json_array(path, notes, size)
         return
     size = min(size, 8192)
-    rows, values, bad = [], [], 0
-    for number, line in enumerate(_lines(path, notes)):
+    rows, values, bad, beyond = [], [], 0, 0
+    for number, line in enumerate(lines(path, notes, MOST_BYTES)):
         if not line.strip():
             continue
         try:
@@ -130,9 +131,11 @@ def _json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) 
         if not isinstance(value, dict):
             bad += 1
             continue
-        rows.append(number)
-        values.append(value)
-        if len(rows) == size:
+        found = rows_of(value)
+        rows += range(number + beyond, number + beyond + len(found))
+        values += found
+        beyond += len(found) - 1
+        if len(rows) >= size:
             yield DictBatch(rows, values)
             rows, values = [], []
     notes.count("unreadable_rows", "{n} lines are no JSON objects and were left out", bad)
@@ -141,7 +144,7 @@ def _json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) 
 
 
 def _json_array(path: Path, notes: Notes, size: int) -> Iterator[Batch]:
-    if path.stat().st_size > LINE_LIMIT:
+    if path.stat().st_size > ARRAY_LIMIT:
         notes.tell("too_large", f"{path} was left out: a JSON array of this size cannot be streamed; write JSON lines")
         return
     try:
@@ -172,7 +175,7 @@ def _csv(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iter
 
 def _csv_rows(path: Path, notes: Notes) -> Iterator[dict[str, str]]:
     """The rows by the names of the first line; of several columns with one name the first counts."""
-    reader, number = csv.reader(_lines(path, notes, keep_ends=True), delimiter=_delimiter(path)), 0
+    reader, number = csv.reader(lines(path, notes, MOST_BYTES, keep_ends=True), delimiter=_delimiter(path)), 0
     try:
         names = next(reader, [])
         _tell_doubles(path, names, notes)
@@ -190,47 +193,8 @@ def _delimiter(path: Path) -> str:
     """What stands between the cells: a tab in .tsv, a semicolon where the first line has one and no comma."""
     if path.suffix.lower() == ".tsv":
         return "\t"
-    head = next(_lines(path, Notes()), "")
+    head = next(lines(path, Notes(), MOST_BYTES), "")
     return ";" if ";" in head and "," not in head else ","
-
-
-def _lines(path: Path, notes: Notes, keep_ends: bool = False) -> Iterator[str]:
-    """The lines of a text file: UTF-8, or what its byte-order mark says; undecodable bytes are replaced and noted."""
-    encoding = _encoding(path)
-    if encoding != "utf-8":
-        with open(path, encoding=encoding, errors="replace", newline="") as file:
-            while line := file.readline(LINE_LIMIT):
-                yield line
-        return
-    replaced = 0
-    with open(path, "rb") as file:
-        first = True
-        while raw := file.readline(LINE_LIMIT):
-            if first:
-                raw, first = raw.removeprefix(codecs.BOM_UTF8), False
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError:
-                line, replaced = raw.decode("utf-8", "replace"), replaced + 1
-            yield line if keep_ends else line.rstrip("\r\n")
-    if replaced:
-        notes.tell(
-            "encoding", f"{path} has {replaced:,} lines that are not UTF-8; what could not be read became U+FFFD"
-        )
-
-
-def _encoding(path: Path) -> str:
-    with open(path, "rb") as file:
-        head = file.read(4)
-    for mark, name in ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")):
-        if head.startswith(mark):
-            return name
-    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
-
-
-def _starts_with(path: Path, mark: bytes) -> bool:
-    with open(path, "rb") as file:
-        return file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(mark)
 
 
 def _damaged(path: Path, error: Exception) -> str:
@@ -241,6 +205,7 @@ def _damaged(path: Path, error: Exception) -> str:
 READ: dict[str, Callable[[Path, list[str] | None, Notes, int], Iterator[Batch]]] = {
     ".parquet": _parquet,
     ".jsonl": _json_lines,
+    ".jsonl.gz": _json_lines,
     ".ndjson": _json_lines,
     ".json": _json_lines,
     ".csv": _csv,

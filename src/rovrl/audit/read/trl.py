@@ -37,6 +37,8 @@ class TrlReader:
     weights: dict[str, float] = field(default_factory=dict)
     """Of the reward functions: given, or inferred from the advantages of the first batch that shows them."""
     title: ClassVar[str] = "TRL completions"
+    fixed: ClassVar[tuple[str, ...]] = FIXED
+    """Columns that are no rewards."""
     logs_advantages: ClassVar[bool] = True
     row_per_update: ClassVar[bool] = False
 
@@ -56,28 +58,29 @@ class TrlReader:
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`."""
-        for batch in batches(file, None, notes):
+        for batch in self._batches(file, notes):
             if "prompt" not in batch.names:
-                notes.tell(
-                    "damaged_file", f"{file} has no prompt column and was left out: it is no completions file of TRL"
-                )
+                notes.tell("damaged_file", f"{file} has no prompt column and was left out: it holds no {self.title}")
                 return
             rewards = self._reward_names(batch, file, notes)
             parts = (
                 np.stack([batch.numbers(name) for name in rewards], axis=-1) if rewards else np.zeros((len(batch), 0))
             )
-            prompt = batch.texts("prompt")
+            prompt, advantage = batch.texts("prompt"), _advantage(batch)
             completion = batch.texts("completion") if "completion" in batch.names else None
             yield Chunk(
                 row=batch.rows,
                 reward=self._total(parts, rewards),
-                step=steps(batch, "step"),
+                step=steps(batch, "step" if "step" in batch.names else "gen_step"),
                 group=prompt,
-                advantage=batch.numbers("advantage") if "advantage" in batch.names else None,
+                advantage=batch.numbers(advantage) if advantage else None,
                 prompt=prompt if want & {"text", "prompt"} else None,
                 completion=completion if "text" in want else None,
                 digest=_digest(prompt, completion, parts),
             )
+
+    def _batches(self, file: Path, notes: Notes) -> Iterator[Batch]:
+        return batches(file, None, notes)
 
     def _reward_names(self, batch: Batch, file: Path, notes: Notes) -> list[str]:
         if self.columns.reward:
@@ -88,7 +91,7 @@ class TrlReader:
             raise RovrlError(
                 f"{file} has no reward column {', '.join(missing)}; its columns are {', '.join(batch.names)}"
             )
-        others = [name for name in batch.names if name not in FIXED]
+        others = [name for name in batch.names if name not in self.fixed]
         found = list(self.weights) or [name for name in others if np.isfinite(batch.numbers(name)).any()] or others
         if len(found) > 1 and not self.weights:
             self.weights = self._inferred(batch, found) or {}
@@ -97,12 +100,13 @@ class TrlReader:
 
     def _inferred(self, batch: Batch, names: list[str]) -> dict[str, float] | None:
         """The weights that explain the logged advantages; columns that `log_extra` added have none."""
-        if "advantage" not in batch.names:
+        advantage = _advantage(batch)
+        if advantage is None:
             return None
         prompt = batch.texts("prompt").to_pylist()
         start = [k for k in range(len(prompt)) if k == 0 or prompt[k] != prompt[k - 1]]
         columns = {name: batch.numbers(name) for name in names}
-        return infer_weights(columns, batch.numbers("advantage"), np.array([*start, len(prompt)]))
+        return infer_weights(columns, batch.numbers(advantage), np.array([*start, len(prompt)]))
 
     def _tell_weights(self, found: list[str], notes: Notes) -> None:
         if self.weights:
@@ -124,6 +128,11 @@ class TrlReader:
         with np.errstate(invalid="ignore", over="ignore"):  # inf - inf between reward functions: no finite reward
             total = (np.where(scored, parts, 0.0) * factor).sum(-1)
         return np.where(scored.any(-1), total, np.nan)
+
+
+def _advantage(batch: Batch) -> str | None:
+    """The column of the advantages, as TRL or as ms-swift names it."""
+    return next((name for name in ("advantage", "advantages") if name in batch.names), None)
 
 
 def _digest(prompt: object, completion: object, parts: NDArray[np.float64]) -> NDArray[np.uint64]:

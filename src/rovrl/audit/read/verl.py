@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.lines import ending
 from rovrl.audit.read.rows import Chunk, Columns, Notes
 from rovrl.audit.read.table import natural, steps
 from rovrl.audit.read.tables import batches, columns_of, pa
@@ -37,9 +38,10 @@ class VerlReader:
     def files(self, path: Path) -> list[Path]:
         """The step files in `path`, or in a folder `rollout_data_dir`-like directly below it."""
         if path.is_file():
-            return [path] if path.suffix == ".jsonl" and _is_verl(path) else []
+            return [path] if ending(path) in (".jsonl", ".jsonl.gz") and _is_verl(path) else []
         for folder in (path, path / "rollouts", path / "rollout_data", path / "rollout"):
-            found = sorted(folder.glob("*.jsonl"), key=natural) if folder.is_dir() else []
+            every = folder.iterdir() if folder.is_dir() else ()
+            found = sorted((file for file in every if ending(file) in (".jsonl", ".jsonl.gz")), key=natural)
             if any(_is_verl(file) for file in found[:3]):
                 return found
         return []
@@ -50,7 +52,8 @@ class VerlReader:
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`."""
-        number = int(file.stem) if file.stem.isdecimal() and len(file.stem) < 16 else 0
+        stem = file.name.split(".")[0]
+        number = int(stem) if stem.isdecimal() and len(stem) < 16 else 0
         for batch in batches(file, None, notes):
             if "score" not in batch.names and self.columns.reward is None:
                 notes.tell(

@@ -1,0 +1,1 @@
+"""The dumps of other programs: ms-swift, NeMo-RL."""
