@@ -22,6 +22,8 @@ from rovrl.scales import ADAPTIVE_FLOOR, ADAPTIVE_LEAST
 
 GRPO_EPSILON = 1e-6
 """Added to GRPO's standard deviation, and under the root of the center-only variant (sec:reward_contamination)."""
+UNKNOWN_FLOOR = 1.0
+"""The adaptive floor of leave-one-out where the others are all equal: nothing but the response's own reward tells a scale."""
 MAX_LOO_ELEMENTS = 1 << 24
 """Leave-one-out holds G copies of each group; larger batches are cut into pieces of this many numbers."""
 
@@ -110,7 +112,8 @@ def _floor_of_others(rewards: Tensor, channel: RewardChannel) -> Tensor:
     """s_min for each response [batch, group]: a number of the settings, or the spread of rewards other than its own."""
     if channel.credit_floor != ADAPTIVE:
         return torch.full_like(rewards, _number(channel.credit_floor))
-    return (ADAPTIVE_FLOOR * spread_of_others(rewards)).clamp(min=ADAPTIVE_LEAST)
+    spread = spread_of_others(rewards)
+    return torch.where(spread > 0, (ADAPTIVE_FLOOR * spread).clamp(min=ADAPTIVE_LEAST), UNKNOWN_FLOOR)
 
 
 FORMULAS: dict[str, Formula] = {"grpo": grpo, "center": center, "loo": leave_one_out, "credit": credit}

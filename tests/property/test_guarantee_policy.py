@@ -213,7 +213,8 @@ def from_the_others(rest: torch.Tensor, channel: RewardChannel) -> tuple[float, 
     blocks, _ = partition(len(rest), channel)
     nu = float(whole_scale(rest[None], channel).clamp(min=channel.scale_floor))
     theta = float(rovr(rest, blocks, replace(channel, scale_source=nu)))
-    floor = max(0.6 * spread([rest[None]]), 1e-6) if channel.credit_floor == "adaptive" else channel.credit_floor
+    adaptive = spread([rest[None]]) or 1.0  # of equal rewards nothing is known
+    floor = adaptive if channel.credit_floor == "adaptive" else channel.credit_floor
     return theta, math.sqrt(floor**2 + float(((rest - theta) ** 2).mean()))
 
 

@@ -113,15 +113,15 @@ def test_a_disk_that_fills_up_in_the_middle_is_told_and_the_run_goes_on_later(
     from rovrl.errors import RovrlError
     from rovrl.lab import run as runner
 
-    append, job = runner.Watch.append, SMALL.with_(checkpoint_every=1)
+    append, job = runner.append_lines, SMALL.with_(checkpoint_every=1)
 
-    def full(self, name, row):
-        if row["step"] == 3:
+    def full(path, rows):
+        if rows[0]["step"] == 3:
             raise OSError(28, "No space left on device")
-        append(self, name, row)
+        append(path, rows)
 
     with monkeypatch.context() as patched:
-        patched.setattr(runner.Watch, "append", full)
+        patched.setattr(runner, "append_lines", full)
         with pytest.raises(RovrlError, match=r"the disk is full.*finished steps are kept.*--resume"):
             train(job, tmp_path / "run", warm)
     assert [row["step"] for row in read_lines(tmp_path / "run" / "metrics.jsonl")] == [1, 2]

@@ -19,9 +19,9 @@ from rovrl.weight import gspo_mean
 
 MEAN = "log_importance_weights = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)"
 OURS = "log_importance_weights = robust_log_weight(self, log_ratio, mask, inputs['advantages'])"
-TOLERANCE = (
-    5e-6  # float32: the log-probabilities (about 4) plus the shift are rounded to 2e-7, the weight moves by about 0.02
-)
+TOLERANCE = 1e-5
+"""float32: the log-probabilities (about 4) plus the shift are rounded to 2e-7, the weight moves by about 0.02; and the
+trainer's compiled kernel and the plain one of the expectation round differently."""
 
 CASES = {
     "grpo": {},

@@ -193,7 +193,7 @@ def _short(steps: list[int]) -> str:
 
 
 def check_group_size(group_size: int | None) -> None:
-    """Refuses a group size that is none."""
+    """Refuses a group size below 2."""
     if group_size is not None and group_size < 2:
         raise RovrlError(
             f"--group-size must be at least 2, not {group_size}: a single response has nothing to compare with"
