@@ -441,9 +441,11 @@ def test_the_comparison_shows_the_same_prompt_of_both_runs_as_text_and_loads_not
         assert page.evaluate("window.rovrlAudit.doc") == json.loads(data.read_text())
         assert page.locator("#verdict-title").inner_text() == "Clearly worse than A: mean reward in B"
         page.locator(".pair-box summary").first.click()
+        page.locator(".pair-box[open] .side svg").nth(1).wait_for()  # drawn when the box has opened
         assert page.locator(".pair-box[open] .side svg").count() == 2
         page.evaluate("document.querySelectorAll('.side details').forEach((d) => { d.open = true; })")
         page.locator("#metric").select_option("length")
+        page.locator("#curves polyline").nth(1).wait_for(state="attached")
         assert page.locator("#curves polyline").count() == 2
         assert page.evaluate("window.hacked") is None
         assert page.evaluate(CONTRAST) == []
