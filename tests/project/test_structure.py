@@ -14,7 +14,6 @@ PACKAGE = SOURCE / "rovrl"
 MOST_FILES = 15
 MANY_FILES = {
     "src/rovrl": "the way of the data, one file per station",
-    "src/rovrl/tasks": "one file per task, and what the tasks share",
 }
 """Folders with more files than that, and why."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rovrl.tasks import arithmetic
+from rovrl.tasks.embedded import arithmetic
 from rovrl.train.contamination import Contamination, contaminate
 
 PROMPT_OFFSET, CONTRAST, NOISE = 1.15, 0.33, 0.05

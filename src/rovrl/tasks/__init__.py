@@ -1,12 +1,19 @@
-"""The tasks: data, reward and evaluation of each; arithmetic is embedded, the others are the paper's three."""
+"""The tasks: data, reward and evaluation of each. Those in `embedded` make their own problems, the rest are the paper's."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
 
+_MODULES = {
+    "arithmetic": "rovrl.tasks.embedded.arithmetic",
+    "govreport": "rovrl.tasks.govreport",
+    "math": "rovrl.tasks.math",
+    "toolcall": "rovrl.tasks.toolcall",
+}
+
 
 def __getattr__(name: str) -> ModuleType:
-    if name in ("arithmetic", "govreport", "math", "toolcall"):
-        return importlib.import_module(f"rovrl.tasks.{name}")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module 'rovrl.tasks' has no attribute {name!r}")

@@ -28,7 +28,7 @@ def warm(tmp_path_factory):
 @pytest.fixture
 def few_problems(monkeypatch):
     from rovrl.lab.models import worlds as world
-    from rovrl.tasks import arithmetic
+    from rovrl.tasks.embedded import arithmetic
 
     few = arithmetic.held_out()[:20]
     monkeypatch.setitem(world.WORLDS, "tiny", world.WORLDS["tiny"].__class__(
@@ -70,7 +70,7 @@ def test_what_was_planted_is_in_the_records_and_the_run_survives_it(contaminatio
 
 @pytest.mark.parametrize("reward", ["rule", "bonus", "units"])
 def test_the_second_task_trains_on_every_kind_of_reward_with_faults_rejected(reward, tmp_path_factory, tmp_path):
-    from rovrl.tasks import dispatch
+    from rovrl.tasks.embedded import dispatch
 
     warm = warmed_up(SMALL.warm_up, tmp_path_factory.getbasetemp() / "tools", book=dispatch)
     job = SMALL.with_(model="tools", reward=reward, method="rovr-gspo-guarded", prompts=4)

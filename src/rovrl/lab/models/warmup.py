@@ -15,7 +15,7 @@ import torch
 from rovrl.errors import RovrlError, require
 from rovrl.lab.models.cache import cached
 from rovrl.output.progress import Progress, silent
-from rovrl.tasks import arithmetic, characters
+from rovrl.tasks.embedded import arithmetic, characters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
@@ -25,7 +25,7 @@ LEAST_STEPS = 20
 
 
 class Textbook(Protocol):
-    """A task with printed solutions to learn from, its problems all of one length; `rovrl.tasks.arithmetic` is one."""
+    """A task with printed solutions to learn from, its problems all of one length; `rovrl.tasks.embedded.arithmetic` is one."""
 
     def textbook_page(self, rng: random.Random, rows: int) -> list[tuple[str, str]]:
         """`rows` pairs of problem and printed solution."""

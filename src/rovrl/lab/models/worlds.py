@@ -10,7 +10,7 @@ from typing import Any
 from rovrl.lab.models.smollm2 import smollm2
 from rovrl.lab.models.warmup import WarmUp, warmed_up
 from rovrl.output.progress import Progress
-from rovrl.tasks import arithmetic, dispatch, fewshot, keywords
+from rovrl.tasks.embedded import arithmetic, dispatch, fewshot, keywords
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rovrl.tasks import arithmetic, fewshot
+from rovrl.tasks.embedded import arithmetic, fewshot
 
 
 def test_without_misprints_every_scratchpad_ends_with_the_right_sum():

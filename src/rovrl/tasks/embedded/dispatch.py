@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from rovrl.tasks import characters
-from rovrl.tasks.draws import different
+from rovrl.tasks.embedded import characters
+from rovrl.tasks.embedded.draws import different
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rovrl.tasks import dispatch, keywords
+from rovrl.tasks.embedded import dispatch, keywords
 
 PROBLEM = "ak3 gr7 bm0 jt5 ck9>"
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection
 from functools import cache
 
-from rovrl.tasks.draws import different
+from rovrl.tasks.embedded.draws import different
 
 EXAMPLE = "dog, park, ball, boy: The boy and his dog chased a ball in the park.\n"
 _WORDS = (
