@@ -66,8 +66,8 @@ def run(quick: bool) -> list[Row]:
 
 
 def _scores(groups: int) -> list[tuple[str, torch.Tensor]]:
-    """Simulated scores, clean and with a tenth of them spiked."""
-    worlds = {"clean": "clean", "10 % spikes": "spikes10"}
+    """Simulated scores, clean, with a tenth and with three tenths of them spiked."""
+    worlds = {"clean": "clean", "10 % spikes": "spikes10", "30 % spikes": "spikes30"}
     return [(name, torch.from_numpy(draw(world, 1, Knobs(prompts=groups)).rewards)) for name, world in worlds.items()]
 
 

@@ -72,8 +72,9 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
     for cut in found if design.mean_size >= LAYERED else found[:1]:
         far = (evidence.residual >= cut.at) & (design.sizes > 0)[groups.group]
         up, down = (groups.count(far & (sign * residual > 0)).astype(float) for sign in (1, -1))
-        unsuspicious = all(evidence.chance_of(counts) >= UNSUSPICIOUS for counts in (up, down, up + down))
-        if unsuspicious and evidence.even_not_ordinary(up + down, displaced=False) and evidence.meets(up, down):
+        both = up + down
+        unsuspicious = all(evidence.chance_of(counts) >= UNSUSPICIOUS for counts in (up, down, both))
+        if unsuspicious and evidence.even_not_ordinary(both, evidence.chance(both)) and evidence.meets(up, down):
             return evidence.measured(cut.threshold, up), evidence.measured(cut.threshold, down)
     return Side(), Side()
 
@@ -87,7 +88,7 @@ def _evidence(
     candidates = candidates[design.sizes[groups.group[candidates]] > 0]
     beyond = residual[candidates] > least
     far = candidates[beyond]
-    far = far[np.argsort(-residual[far], kind="stable")]
+    far = far[np.argsort(-residual[far])]
     nearer = np.sort(residual[candidates[~beyond]])[::-1] if len(far) else residual[:0]
     found = cuts(np.concatenate([residual[far], nearer]), least, MOST * float(design.members.sum())) if len(far) else []
     return _Evidence(groups, residual, design, groups.group[far], error / max(len(found), 1)), found
@@ -109,16 +110,17 @@ class _Evidence:
     def shows(self, first: int, cut: Cut, beyond: Cut | None) -> bool:
         """Whether the candidates from number `first` to the cut are faults: even, and not even by lack of power."""
         counts = self.counts(first, cut.hits)
-        if not self.even_not_ordinary(counts, displaced=False):
+        expected = self.chance(counts)
+        if not self.even_not_ordinary(counts, expected):
             return False
-        if self.even_not_ordinary(counts, displaced=True):
+        if self.even_not_ordinary(counts, expected, displaced=True):
             return True
         opposite = self.opposite(cut, beyond)
         return self.meets(counts, opposite) or self.two_levels(counts, opposite)
 
-    def even_not_ordinary(self, counts: np.ndarray, displaced: bool) -> bool:
-        """No more dispersed than chance allows, and less than ordinary verdicts are, at this level."""
-        found, expected = dispersion.pairs(counts), self.chance(counts)
+    def even_not_ordinary(self, counts: np.ndarray, expected: dispersion.Moments, *, displaced: bool = False) -> bool:
+        """No more dispersed than chance, with the moments `expected`, allows, and less than ordinary verdicts are."""
+        found = dispersion.pairs(counts)
         dispersed = dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR
         if dispersed and found - expected.mean > NEGLIGIBLE * expected.mean:
             return False
@@ -154,7 +156,7 @@ class _Evidence:
         if ((counts > 0) & (opposite > 0)).sum() > MIXED * (counts > 0).sum():
             return False
         seen = np.where((opposite > 0) & (counts == 0), self.design.sizes - opposite, counts)
-        return seen.sum() <= MOST * self.design.members.sum() and self.even_not_ordinary(seen, displaced=False)
+        return seen.sum() <= MOST * self.design.members.sum() and self.even_not_ordinary(seen, self.chance(seen))
 
     def extends(self, shown: Cut, cut: Cut) -> bool:
         """Whether a few more hits than those shown, unsuspicious but too few for a test, are shown together with them."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rovrl.robust.outliers.bulk import DISCRETE, ROUNDING
@@ -39,9 +40,10 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     least = 0.5 * float(torch.quantile(steps, DISCRETE, interpolation="lower"))
     typical = float(torch.cat([residual.flatten() for residual, _ in parts]).abs().median())
     unit = max(1.4826 * typical, least)
-    scaled = [(residual / unit).clamp(-FAR, FAR) for residual, _ in parts]
-    most = max(float(rows.abs().max()) for rows in scaled if len(rows))
-    found = _root(lambda s: _sandwich(scaled, WIDTH * s) / s, max(least / unit, 1e-9), 4 * most)
+    scaled = [(residual / unit).clamp(-FAR, FAR) for residual, _ in parts if len(residual)]
+    most = max(float(rows.abs().max()) for rows in scaled)
+    stacks = _stacked(scaled)
+    found = _root(lambda s: _sandwich(stacks, WIDTH * s) / s, max(least / unit, 1e-9), 4 * most)
     return min(found * unit, torch.finfo(torch.float64).max / 4)
 
 
@@ -75,14 +77,41 @@ def _residuals(x: Tensor) -> tuple[Tensor, Tensor]:
     return residual[contrast], step[contrast]
 
 
-def _sandwich(groups: Sequence[Tensor], c: float) -> float:
+class Stack(NamedTuple):
+    """Groups of similar sizes as one matrix, the shorter ones filled up with zeros; and their members in a row."""
+
+    rows: Float[Tensor, "group n"]
+    mask: Bool[Tensor, "group n"] | None
+    """What is not filled up; None: nothing is."""
+    members: Float[Tensor, "m 1"]
+    group: Int[Tensor, " m"]
+    """Of each member, its row."""
+
+
+def _stacked(groups: Sequence[Float[Tensor, "group n"]]) -> list[Stack]:
+    """Few matrices in place of one for each group size; none is more than half empty."""
+    left = sorted(groups, key=lambda rows: rows.shape[-1], reverse=True)
+    stacks = []
+    while left:
+        longest = left[0].shape[-1]
+        alike = [rows for rows in left if 2 * rows.shape[-1] >= longest]
+        left = left[len(alike) :]
+        rows = torch.cat([torch.nn.functional.pad(rows, (0, longest - rows.shape[-1])) for rows in alike])
+        sizes = torch.cat([torch.full((len(rows),), rows.shape[-1]) for rows in alike])
+        mask = torch.arange(longest) < sizes.unsqueeze(-1)
+        group = torch.arange(len(rows)).repeat_interleave(sizes)
+        stacks.append(Stack(rows, mask if len(alike) > 1 else None, rows[mask].unsqueeze(-1), group))
+    return stacks
+
+
+def _sandwich(stacks: Sequence[Stack], c: float) -> float:
     """√(mean ψ_c²)/mean ψ_c' over all groups' residuals from their M-centers."""
     square = slope = count = 0.0
-    for rows in groups:
-        r, w = scaled_residuals(rows, m_root(rows, c), c)
+    for rows, mask, members, group in stacks:
+        r, w = scaled_residuals(members, m_root(rows, c, mask)[group], c)
         square += float(((r * w) ** 2).sum())
-        slope += float((w**3).sum())
-        count += r.numel()
+        slope += float((w * w * w).sum())
+        count += len(members)
     return c * math.sqrt(square * count) / slope
 
 

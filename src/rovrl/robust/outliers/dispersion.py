@@ -52,6 +52,17 @@ class Design:
         return self.by_stratum(_falling(self.sizes, 2) / 2)
 
     @cached_property
+    def tuples(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each stratum Σ m^(3), Σ m^(4), and the ordered triples of edges that touch five members."""
+        m = self.sizes.astype(float)
+        three = _falling(m, 3)
+        a = self.by_stratum(three)
+        beside = 3 * (
+            a * self.edges + self.by_stratum(three * (_falling(np.maximum(m - 3, 0), 2) - _falling(m, 2)) / 2)
+        )
+        return a, self.by_stratum(_falling(m, 4)), beside
+
+    @cached_property
     def mean_size(self) -> float:
         """The mean size of the groups that are in; 0 without any."""
         return float(self.sizes.sum() / max((self.sizes > 0).sum(), 1))
@@ -81,13 +92,10 @@ def chance(hits: np.ndarray, design: Design) -> Moments:
     T sums one product of indicators per edge (pair of members of one group), so E T^k counts k-tuples of edges by the number v
     of members they touch, each with probability h_v = N^(v)/M^(v) (falling factorials). Exact; strata add up. No hits: 0.
     """
-    m = design.sizes.astype(float)
-    three, four = _falling(m, 3), _falling(m, 4)
-    p, a, b = design.edges, design.by_stratum(three), design.by_stratum(four)
+    p, (a, b, beside) = design.edges, design.tuples
     apart = p * p - p - a  # ordered pairs of edges without a common member
-    beside = 3 * (a * p + design.by_stratum(three * (_falling(np.maximum(m - 3, 0), 2) - _falling(m, 2)) / 2))
     rest = p**3 - p - 4 * a - 3 * apart - 4 * b - beside
-    h2, h3, h4, h5, h6 = (_falling(hits, v) / np.maximum(_falling(design.members, v), 1.0) for v in range(2, 7))
+    h2, h3, h4, h5, h6 = _all_hit(hits, design.members)
     first = p * h2
     second = p * h2 + a * h3 + apart * h4
     third = p * h2 + 4 * a * h3 + (3 * apart + 4 * b) * h4 + beside * h5 + rest * h6
@@ -155,6 +163,15 @@ def _beta_binomial(shapes: tuple[np.ndarray, np.ndarray], rate: float, rho: floa
     en, et = (p * seen).sum(-1), (p * t).sum(-1)
     parts = en, et, (p * t * t).sum(-1) - et**2, (p * t * seen).sum(-1) - et * en, (p * seen**2).sum(-1) - en**2
     return np.array([float((groups * part).sum()) for part in parts])
+
+
+def _all_hit(hits: np.ndarray, members: np.ndarray) -> list[np.ndarray]:
+    """h_v = N^(v)/M^(v) for v = 2 ... 6: the chance that v given members are all hit."""
+    share, found = np.ones_like(members), []
+    for k in range(6):
+        share = share * np.maximum(hits - k, 0.0) / np.maximum(members - k, 1.0)
+        found.append(share)
+    return found[1:]
 
 
 def _falling(x: np.ndarray, order: int) -> np.ndarray:

@@ -49,12 +49,20 @@ def cuts(
     if not len(ends):
         return []
     at = descending[ends - 1]
-    between = [n - np.searchsorted(ascending, at / w, side="right") - ends for w in WIDTHS]
-    surprise = [_below(k, ends + k, 1 - w**-tail) for k, w in zip(between, WIDTHS, strict=True)]
-    good = (np.min(surprise, axis=0) <= error) & (between[0] <= slack * ends)
-    chosen = _emptiest(ends, between[0] / ends, good)
+
+    def between(k: np.ndarray | slice, width: float) -> np.ndarray:
+        """How many values lie in the gap of that width below each threshold."""
+        return n - np.searchsorted(ascending, at[k] / width, side="right") - ends[k]
+
+    stragglers = between(slice(None), WIDTHS[0])
+    empty = np.flatnonzero(stragglers <= slack * ends)
+    surprise = np.ones(len(ends))
+    for width in WIDTHS if len(empty) else ():
+        inside = between(empty, width)
+        surprise[empty] = np.minimum(surprise[empty], _below(inside, ends[empty] + inside, 1 - width**-tail))
+    chosen = _emptiest(ends, stragglers / ends, surprise <= error)
     if len(chosen) > MOST_CUTS:
-        chosen = np.sort(chosen[np.argsort(np.min(surprise, axis=0)[chosen], kind="stable")[:MOST_CUTS]])
+        chosen = np.sort(chosen[np.argsort(surprise[chosen], kind="stable")[:MOST_CUTS]])
     return [_cut(descending, int(ends[i])) for i in chosen]
 
 
