@@ -13,7 +13,7 @@ SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "rovrl"
 MOST_FILES = 15
 MANY_FILES = {
-    "src/rovrl": "the way of the data, one file per station",
+    "src/rovrl": "the way of the data, one file per station under the name that the public contract gives it, and the command",
 }
 """Folders with more files than that, and why."""
 

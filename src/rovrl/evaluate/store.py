@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from rovrl.errors import RovrlError
-from rovrl.locks import DirectoryLock
 from rovrl.output.files import append_lines, read_lines, write_json, write_lines
+from rovrl.output.locks import DirectoryLock
 
 Record = dict[str, Any]
 _KINDS = {"problem": str, "run": int, "unit": int, "sample": int, "tokens": int, "finished": bool}

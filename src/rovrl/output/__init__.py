@@ -1,1 +1,1 @@
-"""What every command needs to show and keep its results: intervals, files, progress, HTML, charts."""
+"""What every command needs to show and keep its results: intervals, files, locks, progress, HTML, charts."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from rovrl.errors import RovrlError, require
-from rovrl.locks import DirectoryLock
 from rovrl.output.files import replacing
+from rovrl.output.locks import DirectoryLock
 from rovrl.records.schema import COLUMNS, FORMAT, ROWS_PER_GROUP, SCHEMA
 
 pa = require("pyarrow", extra="train")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, Protocol, TypeVar
 
-from rovrl.forks import aware_of_forks
+from rovrl.tasks.forks import aware_of_forks
 
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds after which a waiting thread looks up

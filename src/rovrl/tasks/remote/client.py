@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rovrl.errors import RovrlError
-from rovrl.forks import aware_of_forks
 from rovrl.tasks.chat import conversation
+from rovrl.tasks.forks import aware_of_forks
 from rovrl.tasks.remote.background import background
 from rovrl.tasks.remote.breaker import Breaker
 from rovrl.tasks.remote.call import Call, Limits, Score

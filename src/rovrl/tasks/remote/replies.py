@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rovrl.errors import RovrlError
-from rovrl.forks import aware_of_forks
+from rovrl.tasks.forks import aware_of_forks
 
 _PATIENCE = 30.0  # seconds for other processes that write
 

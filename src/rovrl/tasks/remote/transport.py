@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from rovrl.forks import aware_of_forks
+from rovrl.tasks.forks import aware_of_forks
 from rovrl.tasks.remote.background import background
 from rovrl.tasks.remote.failure import Failure, of_status
 from rovrl.tasks.remote.payload import parse, read_capped

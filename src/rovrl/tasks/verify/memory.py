@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
-from rovrl.forks import aware_of_forks
+from rovrl.tasks.forks import aware_of_forks
 from rovrl.tasks.verify.pool import VerifierPool
 from rovrl.tasks.verify.process import Verdict
 

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from rovrl.errors import RovrlError
-from rovrl.forks import aware_of_forks
+from rovrl.tasks.forks import aware_of_forks
 from rovrl.tasks.verify.crew import Batch, Crew
 from rovrl.tasks.verify.process import Verdict
 

@@ -10,7 +10,7 @@ import pytest
 
 from rovrl.errors import RovrlError
 from rovrl.evaluate.store import Store
-from rovrl.locks import DirectoryLock
+from rovrl.output.locks import DirectoryLock
 from rovrl.records import RecordWriter
 
 SETTINGS = {"models": ["m"], "decoding": {}, "data": {}}
@@ -21,7 +21,7 @@ def other(tmp_path):
     """Another process that holds the directory."""
     program = f"""
         from pathlib import Path
-        from rovrl.locks import DirectoryLock
+        from rovrl.output.locks import DirectoryLock
         lock = DirectoryLock(Path({str(tmp_path)!r}), "an experiment")
         print("held", flush=True)
         input()
@@ -69,7 +69,5 @@ def test_a_forked_copy_that_ends_does_not_take_the_lock_with_it(tmp_path):
 
 
 def _take(path):
-    program = (
-        f"from pathlib import Path; from rovrl.locks import DirectoryLock; DirectoryLock(Path({str(path)!r}), 'x')"
-    )
+    program = f"from pathlib import Path; from rovrl.output.locks import DirectoryLock; DirectoryLock(Path({str(path)!r}), 'x')"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=120)
