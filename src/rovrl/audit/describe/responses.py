@@ -89,9 +89,9 @@ class _Gathered:
             self._remember(texts, keep, rows)
 
     def _completion(self, names: list[str]) -> str | None:
-        given: Columns | None = getattr(self.reader, "columns", None)
-        if given is not None and given.completion in names:
-            return given.completion
+        given = self.reader.columns.completion
+        if given is not None and given in names:
+            return given
         return columns.named(names, COMPLETIONS)
 
     def _columns(self, batch: Batch) -> dict[str, Array]:
@@ -100,7 +100,7 @@ class _Gathered:
         if verdict is not None:
             self.verdict = verdict
             found["right"] = columns.as_flags(batch, verdict)
-        for name in columns.reward_parts(batch.names, every_number=self.reader.name in ("trl", "verl", "swift")):
+        for name in columns.reward_parts(batch.names, every_number=self.reader.logs_parts):
             values = batch.numbers(name)
             if np.isfinite(values).any() or f"part {name}" in self.found:
                 found[f"part {name}"] = values

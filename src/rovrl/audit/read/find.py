@@ -16,17 +16,12 @@ from rovrl.audit.read.trl import TrlReader
 from rovrl.audit.read.verl import VerlReader
 from rovrl.errors import RovrlError
 
-READERS = {
-    "records": RecordReader,
-    "trl": TrlReader,
-    "swift": SwiftReader,
-    "nemo": NemoReader,
-    "verl": VerlReader,
-    "table": TableReader,
+READERS: dict[str, type[Reader]] = {
+    kind.name: kind for kind in (RecordReader, TrlReader, SwiftReader, NemoReader, VerlReader, TableReader)
 }
 """Kinds of dumps, in the order in which they are tried."""
-TAKES = {"records": (), "trl": ("reward",), "swift": ("reward",), "nemo": (), "verl": ("reward",)}
-"""Which columns can be named for a dump that names its columns itself; a table takes all."""
+OWN_FILES = tuple(name for name in READERS if name != TableReader.name)
+"""Kinds that are known by their own files; any file with rewards may be a table."""
 PARTS = re.compile(r"(step|epoch|rank|shard|part|iter|worker|global_step)?[-_.]?\d+", re.IGNORECASE)
 """Names of folders that hold pieces of one run."""
 DEPTH = 3
@@ -67,8 +62,8 @@ def find_reader(path: Path, format: str, columns: Columns) -> tuple[Reader, list
 
 
 def _kinds(format: str) -> tuple[str, ...]:
-    """The kinds that are told by their own files, not by any table below."""
-    return tuple(TAKES) if format == "auto" else (format,) if format in TAKES else ()
+    """The kinds to look for by their own files."""
+    return OWN_FILES if format == "auto" else (format,) if format in OWN_FILES else ()
 
 
 def _tables(path: Path, columns: Columns) -> set[Path]:
@@ -86,9 +81,8 @@ def _is_skipped(folder: Path) -> bool:
 def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
     """A RovrlError for a named column that is not there, or that this kind of dump does not need."""
     named = {what: getattr(columns, what) for what in Columns.USUAL if getattr(columns, what) is not None}
-    allowed = TAKES.get(reader.name, tuple(Columns.USUAL))
-    if strange := [what for what in named if what not in allowed]:
-        option = f"--{strange[0].replace('_', '-')}-column"
+    if unused := [what for what in named if what not in reader.takes]:
+        option = f"--{unused[0].replace('_', '-')}-column"
         raise RovrlError(f"{option} is for tables, and this is {reader.title}; --format table reads it as a table")
     if not named:
         return
@@ -109,7 +103,7 @@ def _nothing_found(path: Path, columns: Columns) -> str:
     for file in candidates:
         present = columns_of(file, notes)
         if present and columns.reward not in present:
-            named = f"no column {columns.reward!r}" if columns.reward else "no reward column that is known by its name"
+            named = f"no column {columns.reward!r}" if columns.reward else "no reward column with a usual name"
             return (
                 f"{file} has {named}; its columns are {_listed(present)}: name the reward with --reward-column "
                 "(and --group-column, --step-column, --prompt-column, --completion-column)"

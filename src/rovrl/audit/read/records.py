@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from rovrl import records
 from rovrl.audit.read.cells import Batch
-from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural
 from rovrl.audit.read.tables import BATCH_ROWS, batches
 
@@ -20,14 +20,10 @@ TOKEN_ROWS = 1024
 
 
 @dataclass
-class RecordReader:
+class RecordReader(Reader):
     """Records of a rovrl run: rewards once per response, token log-ratios once per response and update."""
 
-    columns: Columns = field(default_factory=Columns)
-    name: str = "records"
-    by_runs: bool = False
-    repeats: bool = False
-    method: str | None = None
+    name: ClassVar[str] = "records"
     title: ClassVar[str] = "rovrl records"
     logs_advantages: ClassVar[bool] = True
     row_per_update: ClassVar[bool] = True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,31 +142,38 @@ class Notes:
         return [*self.notes, *counted]
 
 
-class Reader(Protocol):
-    """One kind of dump."""
+@dataclass
+class Reader(ABC):
+    """One kind of dump, and what such a dump can hold."""
 
-    name: str
+    columns: Columns = field(default_factory=Columns)
+    by_runs: bool = False
+    """Groups are runs of equal labels, not sets of equal labels."""
+    repeats: bool = False
+    """The same batch may be logged several times, and evaluation rows may be mixed in."""
+    method: str | None = None
+    """What the dump itself says the run was trained with, once it has been read; None where it says nothing."""
+    name: ClassVar[str]
+    """The word for `--format`."""
     title: ClassVar[str]
     """What the dump is called in a summary."""
-    by_runs: bool
-    """Groups are runs of equal labels, not sets of equal labels."""
-    repeats: bool
-    """The same batch may be logged several times, and evaluation rows may be mixed in."""
-    method: str | None
-    """What the dump itself says the run was trained with, once it has been read; None where it says nothing."""
-    logs_advantages: ClassVar[bool]
+    takes: ClassVar[tuple[str, ...]] = ()
+    """The columns that a user may name; the dump names the others itself."""
+    logs_advantages: ClassVar[bool] = False
     """The advantages of the run may be in the dump."""
-    row_per_update: ClassVar[bool]
+    row_per_update: ClassVar[bool] = False
     """A response has one row per update, so its later rows are found by what they say and not by their place."""
+    logs_parts: ClassVar[bool] = False
+    """Columns of numbers that have no known name are parts of the reward."""
 
+    @abstractmethod
     def files(self, path: Path) -> list[Path]:
         """The files of this kind at `path`, in the order of the run; empty if this is another kind of dump."""
-        ...
 
+    @abstractmethod
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """The rows of one file; `want` names the columns beside the rewards that are needed."""
-        ...
 
     def has_tokens(self, file: Path) -> bool:
         """Whether the file holds token log-ratios, so that a pass over them is worth starting."""
-        ...
+        return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.lines import ending
-from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.rows import Chunk, Columns, Notes, Reader
 from rovrl.audit.read.tables import READ, batches, columns_of
 from rovrl.errors import RovrlError
 
@@ -21,17 +21,13 @@ NOT_ROLLOUTS = {"audit.json", "trainer_state.json", "config.json", "settings.jso
 
 
 @dataclass
-class TableReader:
+class TableReader(Reader):
     """Rows of one response each; without a group column, groups are runs of equal prompts."""
 
-    columns: Columns = field(default_factory=Columns)
-    name: str = "table"
-    by_runs: bool = False
-    repeats: bool = False
-    method: str | None = None
+    name: ClassVar[str] = "table"
     title: ClassVar[str] = "a table of rollouts"
+    takes: ClassVar[tuple[str, ...]] = tuple(Columns.USUAL)
     logs_advantages: ClassVar[bool] = True
-    row_per_update: ClassVar[bool] = False
 
     def files(self, path: Path) -> list[Path]:
         """Every readable table below `path`, in natural order of names."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.read.cells import Batch
-from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural, steps
 from rovrl.audit.read.tables import batches, columns_of
 from rovrl.audit.read.weights import infer_weights
@@ -26,21 +26,20 @@ PATTERN = "completions_*.parquet"
 
 
 @dataclass
-class TrlReader:
+class TrlReader(Reader):
     """Completions as TRL logs them; the reward is the weighted sum of the reward functions' columns."""
 
-    columns: Columns = field(default_factory=Columns)
-    name: str = "trl"
     by_runs: bool = True
     repeats: bool = True
-    method: str | None = None
     weights: dict[str, float] = field(default_factory=dict)
     """Of the reward functions: given, or inferred from the advantages of the first batch that shows them."""
+    name: ClassVar[str] = "trl"
     title: ClassVar[str] = "TRL completions"
+    takes: ClassVar[tuple[str, ...]] = ("reward",)
     fixed: ClassVar[tuple[str, ...]] = FIXED
-    """Columns that are no rewards."""
+    """Columns that are not rewards."""
     logs_advantages: ClassVar[bool] = True
-    row_per_update: ClassVar[bool] = False
+    logs_parts: ClassVar[bool] = True
 
     def files(self, path: Path) -> list[Path]:
         """The completion files in `path` or `path/completions`."""
@@ -51,10 +50,6 @@ class TrlReader:
             if found:
                 return found
         return []
-
-    def has_tokens(self, file: Path) -> bool:
-        """See `Reader`."""
-        return False
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`."""

@@ -7,7 +7,7 @@ uid: there a group is the set of rows with the same input in one file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.lines import ending
-from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural, steps
 from rovrl.audit.read.tables import batches, columns_of, pa
 
@@ -23,17 +23,13 @@ MARKS = {"input", "output", "score"}
 
 
 @dataclass
-class VerlReader:
+class VerlReader(Reader):
     """Trajectories as verl dumps them."""
 
-    columns: Columns = field(default_factory=Columns)
-    name: str = "verl"
-    by_runs: bool = False
-    repeats: bool = False
-    method: str | None = None
+    name: ClassVar[str] = "verl"
     title: ClassVar[str] = "verl rollouts"
-    logs_advantages: ClassVar[bool] = False
-    row_per_update: ClassVar[bool] = False
+    takes: ClassVar[tuple[str, ...]] = ("reward",)
+    logs_parts: ClassVar[bool] = True
 
     def files(self, path: Path) -> list[Path]:
         """The step files in `path`, or in a folder `rollout_data_dir`-like directly below it."""
@@ -45,10 +41,6 @@ class VerlReader:
             if any(_is_verl(file) for file in found[:3]):
                 return found
         return []
-
-    def has_tokens(self, file: Path) -> bool:
-        """See `Reader`."""
-        return False
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`."""

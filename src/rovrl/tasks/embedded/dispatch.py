@@ -93,24 +93,20 @@ def held_out() -> tuple[str, ...]:
     return tuple(problems(500, seed=999))
 
 
-@cache
-def _reserved() -> frozenset[str]:
-    return frozenset(held_out())
-
-
 def textbook_page(rng: random.Random, rows: int) -> list[tuple[str, str]]:
     """`rows` pairs of problem and printed calls."""
     page: list[tuple[str, str]] = []
+    reserved = frozenset(held_out())
     while len(page) < rows:
         problem = _draw(rng)
-        if problem not in _reserved():
+        if problem not in reserved:
             page.append((problem, worked(problem, rng)))
     return page
 
 
 def training_problems(count: int, seed: int) -> list[str]:
     """`count` problems for reinforcement learning, disjoint from the held-out ones."""
-    return problems(count, seed, avoid=_reserved())
+    return problems(count, seed, avoid=held_out())
 
 
 def _draw(rng: random.Random) -> str:

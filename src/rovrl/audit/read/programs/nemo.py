@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from rovrl.audit.read.rows import Chunk, Columns, Notes
+from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural
 from rovrl.audit.read.tables import batches, columns_of
 
@@ -22,27 +22,18 @@ NAME = re.compile(r"train_data_step(\d{1,15})\.jsonl(\.gz)?")
 
 
 @dataclass
-class NemoReader:
+class NemoReader(Reader):
     """Samples as NeMo-RL's GRPO logs them."""
 
-    columns: Columns = field(default_factory=Columns)
-    name: str = "nemo"
     by_runs: bool = True
-    repeats: bool = False
-    method: str | None = None
+    name: ClassVar[str] = "nemo"
     title: ClassVar[str] = "NeMo-RL training data"
-    logs_advantages: ClassVar[bool] = False
-    row_per_update: ClassVar[bool] = False
 
     def files(self, path: Path) -> list[Path]:
         """The step files at `path` or in it, in the order of the steps."""
         every = [path] if path.is_file() else path.iterdir() if path.is_dir() else []
         found = sorted((file for file in every if NAME.fullmatch(file.name) and file.is_file()), key=natural)
         return found if any("prompt_key" in columns_of(file, Notes()) for file in found[:3]) else []
-
-    def has_tokens(self, file: Path) -> bool:
-        """See `Reader`; what is saved are log-probabilities before the update alone."""
-        return False
 
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """See `Reader`."""

@@ -28,8 +28,8 @@ NOT_REWARDS = ("step", "gen_step", "prompt", "completion", "advantages", "entrop
 class SwiftReader(TrlReader):
     """Completions as ms-swift logs them; the reward is the weighted sum of the reward functions' columns."""
 
-    name: str = "swift"
     repeats: bool = False
+    name: ClassVar[str] = "swift"
     title: ClassVar[str] = "ms-swift completions"
     fixed: ClassVar[tuple[str, ...]] = NOT_REWARDS
 
