@@ -20,7 +20,7 @@ from rovrl.paper.item import Check, expected, relative
 
 MODELS = {"qwen3-4b-base": "Qwen3-4B-Base", "olmo-3-7b-instruct": "OLMo-3-7B-Instruct"}
 REWARDS = {"rule": "rule", "internlm2": "InternLM2", "longdocfactscore": "LongDocFACTScore"}
-METHODS = {"gspo": "GSPO", "rovr-gspo": "RoVR-GSPO"}
+OPTIMIZERS = {"gspo": "GSPO", "rovr-gspo": "RoVR-GSPO"}
 SUITES = {
     "MATH500": "math500", "Gaokao2023en": "gaokao2023en", "MinervaMath": "minervamath", "AIME2025": "aime2025",
     "AMC23": "amc23",
@@ -57,7 +57,7 @@ def named(words: Iterable[str]) -> list[tuple[Name, Path]]:
         if name is None:
             raise RovrlError(
                 f"cannot tell which run {path} is: write MODEL/REWARD/METHOD={path} with a model of {', '.join(MODELS)}, a "
-                f"reward of {', '.join(REWARDS)}, a method of {', '.join(METHODS)}"
+                f"reward of {', '.join(REWARDS)}, a method of {', '.join(OPTIMIZERS)}"
             )
         found.append((name, path))
     return found
@@ -67,7 +67,7 @@ def _name(text: str) -> Name | None:
     """The first model, reward and method among the parts of a path; a part may go on, as in rovr-gspo-seed2."""
     parts = text.lower().replace("\\", "/").replace("_", "/").split("/")
     model, reward, method = (
-        next((key for part in parts for key in keys if _is(part, key)), None) for keys in (MODELS, REWARDS, METHODS)
+        next((key for part in parts for key in keys if _is(part, key)), None) for keys in (MODELS, REWARDS, OPTIMIZERS)
     )
     return Name(model, reward, method) if model and reward and method else None
 
@@ -95,7 +95,7 @@ def math_main(runs: Sequence[tuple[Name, Path]]) -> list[Check]:
     found = []
     for (model, reward, method), suites in means.items():
         cells = dict(
-            zip(published["datasets"], published[MODELS[model]][REWARDS[reward]][METHODS[method]], strict=True)
+            zip(published["datasets"], published[MODELS[model]][REWARDS[reward]][OPTIMIZERS[method]], strict=True)
         )
         where = f"{model}/{reward}/{method}"
         count = min(map(len, suites.values()))
@@ -156,7 +156,7 @@ def govreport(runs: Sequence[tuple[Name, Path]]) -> list[Check]:
     means: dict[tuple[str, str, str], dict[str, float]] = {}
     found = []
     for name, path in runs:
-        cells = published[MODELS[name.model]][METHODS[name.method]]
+        cells = published[MODELS[name.model]][OPTIMIZERS[name.method]]
         for metric, title, value in zip(("rouge1", "rouge2", "rougeL"), published["metrics"], cells, strict=True):
             scores = _per_model(path, "govreport", metric)
             if not scores:
@@ -179,7 +179,7 @@ def tool_calls(runs: Sequence[tuple[Name, Path]]) -> list[Check]:
         check = relative(
             f"{name.method}, best of {len(logged)} validations",
             best,
-            published[METHODS[name.method]],
+            published[OPTIMIZERS[name.method]],
             0.1,
             "one run each",
         )

@@ -8,13 +8,15 @@ import torch
 
 from rovrl.config import RatioChannel
 from rovrl.output.intervals import bootstrap
-from rovrl.stress.ratios import Condition, Responses, stress
+from rovrl.stress.ratios import Condition, RecordedResponses, stress
 
 Row = dict[str, Any]
 TITLES = {"gspo": "GSPO (mean)", "softrovr": "SoftRoVR", "robust": "SoftRoVR, robust units"}
 
 
-def rows_for(responses: Responses, condition: Condition, places: torch.Tensor, draws: torch.Tensor) -> list[Row]:
+def rows_for(
+    responses: RecordedResponses, condition: Condition, places: torch.Tensor, draws: torch.Tensor
+) -> list[Row]:
     """The rows of one condition: D_q and flips, means over prompts with prompt-cluster intervals."""
     found = stress(responses, [condition], RatioChannel(), places)
     rows = []

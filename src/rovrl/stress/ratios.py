@@ -28,7 +28,7 @@ PIECE = 128
 
 
 @dataclass(frozen=True)
-class Responses:
+class RecordedResponses:
     """Recorded responses: valid token log-ratios, padded on the right with 0."""
 
     log_ratios: Float[Tensor, "seq token"]
@@ -44,11 +44,11 @@ class Responses:
         """Which tokens exist."""
         return torch.arange(self.log_ratios.shape[-1]) < self.length.unsqueeze(-1)
 
-    def pieces(self) -> Iterator[Responses]:
+    def pieces(self) -> Iterator[RecordedResponses]:
         """The same in pieces of similar length, so that short responses do not pay for long ones."""
         for chosen in self.length.argsort(stable=True).split(PIECE):
             width = max(1, int(self.length[chosen].max()))
-            yield Responses(
+            yield RecordedResponses(
                 self.log_ratios[chosen, :width],
                 self.length[chosen],
                 self.prompt[chosen],
@@ -89,7 +89,9 @@ class Perturbation:
     shift: Float[Tensor, " seq"]
 
 
-def perturbation(responses: Responses, condition: Condition, places: Float[Tensor, "seq position"]) -> Perturbation:
+def perturbation(
+    responses: RecordedResponses, condition: Condition, places: Float[Tensor, "seq position"]
+) -> Perturbation:
     """The protocol's intervals: σ is the population standard deviation of a response's own log-ratios."""
     length = responses.length.unsqueeze(-1)
     sigma = log_ratio_sd(responses)
@@ -103,7 +105,7 @@ def perturbation(responses: Responses, condition: Condition, places: Float[Tenso
     return Perturbation(start, torch.minimum(start + count, length), shift)
 
 
-def log_ratio_sd(responses: Responses) -> Float[Tensor, " seq"]:
+def log_ratio_sd(responses: RecordedResponses) -> Float[Tensor, " seq"]:
     """σ_ℓ, the population standard deviation of each response's token log-ratios; 0 for none."""
     mask = responses.mask
     mean = gspo_mean(responses.log_ratios, mask)
@@ -114,7 +116,7 @@ def log_ratio_sd(responses: Responses) -> Float[Tensor, " seq"]:
 class SoftWeights:
     """SoftRoVR of many perturbations of the same responses; clean blocks are solved once."""
 
-    def __init__(self, responses: Responses, channel: RatioChannel) -> None:
+    def __init__(self, responses: RecordedResponses, channel: RatioChannel) -> None:
         self.responses, self.channel = responses, channel
         self.layout = contiguous_layout(responses.mask, channel.num_blocks, channel.min_block)
         self.sizes = self.layout.sizes
@@ -155,7 +157,9 @@ class SoftWeights:
         return outer_map(centers, scales, sizes.to(centers.dtype), self.channel, smooth_median)
 
 
-def recomputed(responses: Responses, change: Perturbation, channel: RatioChannel) -> Float[Tensor, "seq position"]:
+def recomputed(
+    responses: RecordedResponses, change: Perturbation, channel: RatioChannel
+) -> Float[Tensor, "seq position"]:
     """The same log weights from scratch: every block of every perturbed response solved again."""
     token = torch.arange(responses.log_ratios.shape[-1])
     hit = (token >= change.start.unsqueeze(-1)) & (token < change.stop.unsqueeze(-1))
@@ -166,7 +170,10 @@ def recomputed(responses: Responses, change: Perturbation, channel: RatioChannel
 
 @torch.no_grad()
 def stress(
-    responses: Responses, todo: Sequence[Condition], channel: RatioChannel, places: Float[Tensor, "seq position"]
+    responses: RecordedResponses,
+    todo: Sequence[Condition],
+    channel: RatioChannel,
+    places: Float[Tensor, "seq position"],
 ) -> dict[str, Float[Tensor, "condition prompt"]]:
     """Per condition and prompt, for "gspo", "softrovr" and "robust" (units="robust"): D_q and the share of branch flips.
 
@@ -193,7 +200,7 @@ WEIGHTS = ("gspo", "softrovr", "robust")
 
 
 def _piece(
-    piece: Responses, todo: Sequence[Condition], channel: RatioChannel, places: Tensor
+    piece: RecordedResponses, todo: Sequence[Condition], channel: RatioChannel, places: Tensor
 ) -> Iterator[dict[str, Tensor]]:
     soft = SoftWeights(piece, channel)
     own_units = RatioChannel.from_dict(channel.to_dict() | {"units": "robust"})
@@ -219,7 +226,7 @@ def _piece(
 
 def calibrated(
     prompts: int, group: int, sigma: float, zero_share: float, harmonic_length: float, generator: torch.Generator
-) -> Responses:
+) -> RecordedResponses:
     """A token stream with the published facts: mean σ_ℓ, share of zero-scale responses, and lengths by their harmonic mean.
 
     Gaussian tokens about a small common drift; log-normal lengths. What the paper does not publish (the shape of the
@@ -237,4 +244,4 @@ def calibrated(
     noise = noise + torch.where(torch.arange(width) < length.unsqueeze(-1), drift.unsqueeze(-1), 0.0)
     advantage = torch.randn(n, generator=generator, dtype=torch.float64)
     prompt = torch.arange(prompts).repeat_interleave(group)
-    return Responses(noise, length, prompt, advantage, 3e-4, 4e-4)
+    return RecordedResponses(noise, length, prompt, advantage, 3e-4, 4e-4)

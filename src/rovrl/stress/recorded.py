@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rovrl.errors import RovrlError
 from rovrl.records import read_steps
-from rovrl.stress.ratios import Responses
+from rovrl.stress.ratios import RecordedResponses
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def reward_groups(path: Path) -> RewardGroups:
     return RewardGroups(torch.tensor(kept, dtype=torch.float64), len(groups) - len(kept))
 
 
-def recorded_steps(path: Path, report=None) -> Iterator[tuple[int, Responses]]:
+def recorded_steps(path: Path, report=None) -> Iterator[tuple[int, RecordedResponses]]:
     """(step, responses) of every recorded step that has token log-ratios, one step in memory at a time."""
     columns = ["group", "advantage", "length", "clip_low", "clip_high", "log_ratios"]
     for step, table in read_steps(path, columns, report):
@@ -51,7 +51,7 @@ def recorded_steps(path: Path, report=None) -> Iterator[tuple[int, Responses]]:
             yield step, _responses(chosen)
 
 
-def _responses(table) -> Responses:
+def _responses(table) -> RecordedResponses:
     ratios = table["log_ratios"].combine_chunks()
     offsets = np.asarray(ratios.offsets)
     length = torch.from_numpy(np.diff(offsets).astype(np.int64))
@@ -62,4 +62,4 @@ def _responses(table) -> Responses:
     prompt = torch.tensor([names[g] for g in table["group"].to_pylist()])
     advantage = torch.from_numpy(np.array(table["advantage"].to_numpy(), dtype=np.float64))
     low, high = (float(table[c][0].as_py()) for c in ("clip_low", "clip_high"))
-    return Responses(padded, length, prompt, advantage, low, high)
+    return RecordedResponses(padded, length, prompt, advantage, low, high)

@@ -10,7 +10,7 @@ from rovrl.paper.experiments import token_stress
 from rovrl.stress.ratios import (
     Condition,
     Perturbation,
-    Responses,
+    RecordedResponses,
     SoftWeights,
     calibrated,
     conditions,
@@ -24,7 +24,7 @@ from rovrl.stress.ratios import (
 SIZES = st.lists(st.integers(1, 70), min_size=1, max_size=5)
 
 
-def responses(lengths: list[int], seed: int, still: int = 0) -> Responses:
+def responses(lengths: list[int], seed: int, still: int = 0) -> RecordedResponses:
     """Responses of these lengths; the first `still` have log-ratios of exactly zero."""
     generator = torch.Generator().manual_seed(seed)
     length = torch.tensor(lengths)
@@ -32,7 +32,7 @@ def responses(lengths: list[int], seed: int, still: int = 0) -> Responses:
     values[:still] = 0.0
     values = torch.where(torch.arange(max(lengths)) < length.unsqueeze(-1), values, 0.0)
     advantage = torch.randn(len(lengths), generator=generator, dtype=torch.float64)
-    return Responses(values, length, torch.arange(len(lengths)) // 2, advantage, 3e-4, 4e-4)
+    return RecordedResponses(values, length, torch.arange(len(lengths)) // 2, advantage, 3e-4, 4e-4)
 
 
 @given(

@@ -41,7 +41,7 @@ LOOKED_AT = 4096
 FAR = 1e300
 ONE_LEVEL = 0.2
 """Distances whose middle four fifths span less than this share of their median are one level."""
-KINDS = ("level", "tail", "bonus", "penalty", "apart")
+OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "apart")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Outliers:
     distance: Array
     """From the median of the group, signed."""
     kind: NDArray[np.str_]
-    """One of KINDS."""
+    """One of OUTLIER_KINDS."""
 
     def groups(self, *kinds: str) -> Counts:
         """The groups with a reward of one of these kinds."""

@@ -20,7 +20,7 @@ from rovrl.output.intervals import shared_draws
 from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected
 from rovrl.paper.plot import axes
 from rovrl.stress.measured import rows_for
-from rovrl.stress.ratios import Condition, Responses, draw_positions
+from rovrl.stress.ratios import Condition, RecordedResponses, draw_positions
 from rovrl.stress.recorded import recorded_steps
 
 CONDITIONS = [
@@ -91,11 +91,11 @@ def command(setting: Setting, out: Path) -> list[str]:
     return [*words, "--out", str(out)]
 
 
-def _sample(responses: Responses, groups: int, generator: torch.Generator) -> Responses:
+def _sample(responses: RecordedResponses, groups: int, generator: torch.Generator) -> RecordedResponses:
     prompts = responses.prompt.unique()
     chosen = prompts[torch.randperm(len(prompts), generator=generator)[:groups]]
     keep = torch.isin(responses.prompt, chosen)
-    return Responses(
+    return RecordedResponses(
         responses.log_ratios[keep],
         responses.length[keep],
         responses.prompt[keep],
