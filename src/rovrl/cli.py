@@ -23,7 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stress": ("rovrl.stress.cli", "the paper's stress tests on your own records"),
     "paper": ("rovrl.paper.cli", "the paper's tables and figures, each from one command, beside the published numbers"),
     "report": ("rovrl.paper.html", "every table, figure and check of the paper in one HTML file"),
-    "eval": ("rovrl.evaluate.cli", "a model on the paper's suites; compare two evaluations; check the scorer"),
+    "eval": (
+        "rovrl.evaluate.cli",
+        "a model on the paper's suites or on your own rows; compare two evaluations; check the scorer",
+    ),
     "plugin": ("rovrl.integrations.cli", "the file that plugs both channels into an engine, for its own command line"),
     "doctor": ("rovrl.doctor.cli", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
 }

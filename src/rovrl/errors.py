@@ -1,8 +1,11 @@
-"""The one exception a user is meant to read, the check for optional packages, and the hint at a mistyped name."""
+"""The one exception a user is meant to read, the check for optional packages, and hints at names and lines."""
 
 import difflib
 import importlib
+import sysconfig
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 
 
@@ -26,3 +29,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """ "; did you mean a or b?" with the known names nearest to `word`; "" if none is near."""
     near = difflib.get_close_matches(word, list(known), n=3)
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def place_of(error: BaseException) -> str:
+    """ ", at FILE:LINE in FUNCTION": the innermost place in code that is neither Python's own nor an installed package's.
+
+    What calls a user's function here, in `integrations` and `evaluate`, is not such a place either.
+    """
+    installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+    callers = tuple(str(Path(__file__).parent / room) for room in ("integrations", "evaluate"))
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith((*installed, *callers, "<"))]
+    return f", at {theirs[-1].filename}:{theirs[-1].lineno} in {theirs[-1].name}" if theirs else ""

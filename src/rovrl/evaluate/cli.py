@@ -1,4 +1,4 @@
-"""`rovrl eval`: a model on the paper's suites, two evaluations compared, or the scorer checked on gold answers."""
+"""`rovrl eval`: a model on the paper's suites or on rows of your own, two evaluations compared, or the scorer checked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from pathlib import Path
 
 from rovrl.errors import RovrlError
 from rovrl.evaluate import show
-from rovrl.evaluate.settings import Decoding
+from rovrl.evaluate.settings import Decoding, task_of
 from rovrl.output.progress import counted, progress_bar
 from rovrl.tasks.catalog import SETS, load
-from rovrl.tasks.data import read_rows
+from rovrl.tasks.data import parse_columns, read_rows
 
 EXAMPLE = """\
 examples:
   rovrl eval runs/rovr-gspo/final --suite math500,aime2025 --samples 8 --temperature 0.6
   rovrl eval seed1/final seed2/final seed3/final --suite math500     three training runs of one method: mean and sd over them
   rovrl eval Qwen/Qwen3-4B-Base --suite rlla_test --data rlla_4k     greedy tool calls, as in the paper
-  rovrl eval MODEL --suite math:my_problems.jsonl                    problems of your own (columns problem, answer)
+  rovrl eval MODEL --suite math:mine.jsonl --columns problem=question,answer=gold      problems of your own
+  rovrl eval MODEL --suite own:mine.jsonl --reward my_rewards.py:correct               prompts and a reward of your own
+  rovrl eval MODEL --suite own:mine.jsonl --reward math              your prompts as they are, math-verify on the column answer
   rovrl eval --compare runs/eval/gspo runs/eval/rovr-gspo            paired differences with intervals
   rovrl eval --check-gold data/math500.jsonl                         is every gold answer accepted, every other one refused?
 A killed evaluation goes on where it stopped when the command is repeated.
@@ -32,10 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models", nargs="*", metavar="MODEL", help="directory or Hub name; several are runs of one method"
     )
     what = parser.add_argument_group("what")
-    what.add_argument("--suite", metavar="A,B", help="suites by name, or TASK:FILE for your own rows")
+    what.add_argument("--suite", metavar="A,B", help="suites by name, or TASK:FILE for your own rows; own:FILE")
     what.add_argument(
         "--data", type=Path, metavar="DIR", help="local copies (SUITE.jsonl or .parquet) instead of the Hub"
     )
+    what.add_argument(
+        "--reward", action="append", default=[], metavar="FUNCTION",
+        help="one more metric: module:function, file.py:function, or a verifier: math, toolcall, govreport; repeatable",
+    )  # fmt: skip
+    what.add_argument("--columns", metavar="OURS=YOURS,...", help="what the files of TASK:FILE call the task's columns")
     what.add_argument("--limit", type=int, metavar="N", help="only the first N problems of each suite")
     what.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"), help="pair two finished evaluations")
     what.add_argument(
@@ -74,11 +81,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     from rovrl.evaluate import engine
+    from rovrl.evaluate.rewards import load_rewards
     from rovrl.evaluate.run import evaluate
 
     decoding = _decoding(args)
     names = [name.strip() for name in args.suite.split(",") if name.strip()]
-    suites = {name: load(name, args.data, args.limit) for name in names}
+    columns = parse_columns(args.columns) if args.columns else {}
+    suites = {name: load(name, args.data, args.limit, columns) for name in names}
+    rewards = load_rewards(args.reward)
+    if not rewards and any(task_of(name) == "own" for name in names):
+        raise RovrlError(
+            "own:FILE needs a metric: --reward file.py:function (called as TRL or verl calls it), or --reward math for "
+            "math-verify on the column 'answer'"
+        )
     out = args.out or Path("runs/eval") / Path(args.models[0]).name
     opened = engine.choose(args.engine)
     try:
@@ -88,6 +103,7 @@ def _evaluate(args: argparse.Namespace) -> int:
                 suites,
                 decoding,
                 out,
+                rewards=rewards,
                 open_engine=lambda model: opened(model, batch=args.batch_size, device=args.device),
                 progress=progress,
             )

@@ -59,6 +59,10 @@ def _refuse_unmatched(first: Path, second: Path, a: dict[str, Any], b: dict[str,
         raise RovrlError(
             f"{first} and {second} were decoded differently ({shown}): evaluate both with the same settings"
         )
+    if a.get("rewards", {}) != b.get("rewards", {}):
+        raise RovrlError(
+            f"{first} and {second} were scored by different reward functions, or one was edited in between: evaluate both anew"
+        )
     other = [suite for suite, mark in a["data"].items() if b["data"].get(suite, mark) != mark]
     if other:
         raise RovrlError(

@@ -25,7 +25,7 @@ class Response(NamedTuple):
 class Engine(Protocol):
     """Draws one response to each prompt."""
 
-    def generate(self, prompts: Sequence[Chat], decoding: Decoding, limit: int, seed: int) -> list[Response]:
+    def generate(self, prompts: Sequence[Chat | str], decoding: Decoding, limit: int, seed: int) -> list[Response]:
         """Responses in the order of the prompts; the same seed gives the same responses."""
         ...
 
@@ -37,17 +37,19 @@ class TransformersEngine:
         self.batch = batch
         self.tokenizer, self.model = load_causal(model, device)
 
-    def generate(self, prompts: Sequence[Chat], decoding: Decoding, limit: int, seed: int) -> list[Response]:
+    def generate(self, prompts: Sequence[Chat | str], decoding: Decoding, limit: int, seed: int) -> list[Response]:
         """Responses in the order of the prompts; the random state of the caller is left as it was."""
         texts = [as_prompt(self.tokenizer, prompt) for prompt in prompts]
+        plain = all(isinstance(prompt, str) for prompt in prompts)  # a chat template writes the special tokens itself
         devices = [self.model.device] if self.model.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.no_grad():
             torch.manual_seed(seed)
             starts = range(0, len(texts), self.batch)
-            return [r for start in starts for r in self._batch(texts[start : start + self.batch], decoding, limit)]
+            parts = [texts[start : start + self.batch] for start in starts]
+            return [response for part in parts for response in self._batch(part, plain, decoding, limit)]
 
-    def _batch(self, texts: list[str], decoding: Decoding, limit: int) -> list[Response]:
-        words = self.tokenizer(texts, padding=True, return_tensors="pt", add_special_tokens=False).to(self.model.device)
+    def _batch(self, texts: list[str], plain: bool, decoding: Decoding, limit: int) -> list[Response]:
+        words = self.tokenizer(texts, padding=True, return_tensors="pt", add_special_tokens=plain).to(self.model.device)
         ends = _end_tokens(self.tokenizer, self.model)
         sampling: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
         if decoding.temperature > 0:
@@ -86,7 +88,7 @@ class VllmEngine:
             raise _missing(model, error) from None
         self.tokenizer = self.model.get_tokenizer()
 
-    def generate(self, prompts: Sequence[Chat], decoding: Decoding, limit: int, seed: int) -> list[Response]:
+    def generate(self, prompts: Sequence[Chat | str], decoding: Decoding, limit: int, seed: int) -> list[Response]:
         """Responses in the order of the prompts."""
         parameters = [
             self._parameters(

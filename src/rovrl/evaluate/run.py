@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from rovrl.errors import RovrlError
 from rovrl.evaluate.engine import Engine
-from rovrl.evaluate.measure import BINARY, MEASURES
+from rovrl.evaluate.measure import BINARY, MEASURES, Metrics
+from rovrl.evaluate.rewards import Reward
 from rovrl.evaluate.settings import Decoding, fingerprint, task_of
 from rovrl.evaluate.statistics import summarize
 from rovrl.evaluate.store import Record, Store, values
@@ -26,9 +30,10 @@ def evaluate(
     out: Path,
     *,
     open_engine: Callable[[str], Engine],
+    rewards: Sequence[Reward] = (),
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """The results of all suites, also written to `out/results.json`.
+    """The results of all suites, also written to `out/results.json`; `rewards` are metrics beside the suites' own.
 
     One model is evaluated `decoding.runs` times; several models are independent runs of one method, one each. `progress`
     counts final responses. A model is loaded only if it has something left to do.
@@ -38,6 +43,7 @@ def evaluate(
     settings = {
         "models": list(models),
         "decoding": decoding.to_dict(),
+        "rewards": {reward.name: reward.mark for reward in rewards},
         "data": {suite: fingerprint(examples) for suite, examples in suites.items()},
     }
     store = Store(out, settings)
@@ -47,7 +53,7 @@ def evaluate(
         responses = sum(map(len, suites.values())) * decoding.samples * max(decoding.runs, engines.count)
         more = counted(progress, responses)
         for suite, examples in suites.items():
-            results["suites"][suite] = _suite(store, engines, suite, examples, decoding, more)
+            results["suites"][suite] = _suite(store, engines, suite, examples, decoding, rewards, more)
             store.write_results(results)
         return results
     finally:
@@ -60,6 +66,7 @@ def _suite(
     suite: str,
     examples: list[Example],
     decoding: Decoding,
+    rewards: Sequence[Reward],
     more: Callable[[int], None],
 ) -> dict[str, Any]:
     done = store.finished(suite, decoding.chunk, len(examples), decoding.samples)
@@ -67,13 +74,15 @@ def _suite(
     units = [(run, unit) for run in range(runs) for unit in range(-(-len(examples) // decoding.chunk))]
     for key in units:
         if key not in done:
-            done[key] = _unit(engines.of(key[0]), suite, examples, decoding, key)
+            done[key] = _unit(engines.of(key[0]), suite, examples, decoding, rewards, key)
             store.append(suite, done[key])
         more(len(done[key]))
-    return _summary(suite, [record for key in units for record in done[key]])
+    return _summary(suite, [record for key in units for record in done[key]], {reward.name for reward in rewards})
 
 
-def _unit(engine: Engine, suite: str, examples: list[Example], decoding: Decoding, key: Unit) -> list[Record]:
+def _unit(
+    engine: Engine, suite: str, examples: list[Example], decoding: Decoding, rewards: Sequence[Reward], key: Unit
+) -> list[Record]:
     run, unit = key
     chosen = examples[unit * decoding.chunk : (unit + 1) * decoding.chunk]
     asked = [example for example in chosen for _ in range(decoding.samples)]
@@ -84,7 +93,7 @@ def _unit(engine: Engine, suite: str, examples: list[Example], decoding: Decodin
         decoding.limit(task_of(suite)),
         decoding.seed_of(suite, run, unit),
     )
-    metrics = MEASURES[task_of(suite)](asked, [response.text for response in responses])
+    metrics = _measured(task_of(suite), rewards, asked, [response.text for response in responses])
     seconds = (time.perf_counter() - started) / max(len(asked), 1)
     return [
         {
@@ -102,15 +111,32 @@ def _unit(engine: Engine, suite: str, examples: list[Example], decoding: Decodin
     ]
 
 
-def _summary(suite: str, records: list[Record]) -> dict[str, Any]:
-    names = list(records[0]["metrics"])
+def _measured(
+    task: str, rewards: Sequence[Reward], examples: Sequence[Example], completions: Sequence[str]
+) -> list[Metrics]:
+    """The task's own metrics, then each reward's."""
+    found: list[Metrics] = MEASURES[task](examples, completions) if task in MEASURES else [{} for _ in examples]
+    for reward in rewards:
+        for row, more in zip(found, reward.measure(examples, completions), strict=True):
+            if row.keys() & more:
+                raise RovrlError(
+                    f"two metrics are called {next(iter(row.keys() & more))!r}: rename the reward function"
+                )
+            row |= more
+    return found
+
+
+def _summary(suite: str, records: list[Record], own: set[str]) -> dict[str, Any]:
+    """Means with their uncertainty; a reward of one's own counts as right or wrong where all its values are 0 or 1."""
+    numbers = {name: values(records, name)[1] for name in records[0]["metrics"]}
+    binary = {n for n, v in numbers.items() if n in BINARY or (n in own and bool(np.isin(v, (0.0, 1.0)).all()))}
     return {
         "task": task_of(suite),
         "problems": len({record["problem"] for record in records}),
         "responses": len(records),
         "cut_off": sum(not record["finished"] for record in records) / len(records),
         "mean_tokens": sum(record["tokens"] for record in records) / len(records),
-        "metrics": {name: summarize(values(records, name)[1], binary=name in BINARY) for name in names},
+        "metrics": {name: summarize(found, binary=name in binary) for name, found in numbers.items()},
     }
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from rovrl.tasks.catalog import SETS, Example
 
-MAX_NEW_TOKENS = {"math": 8192, "govreport": 1024, "toolcall": 1024}
-"""The paper's response limits (`app:exp_protocol`); it states none for GovReport, 1,024 is ours."""
+MAX_NEW_TOKENS = {"math": 8192, "govreport": 1024, "toolcall": 1024, "own": 1024}
+"""The paper's response limits (`app:exp_protocol`); it states none for GovReport: its 1,024 are ours, as those of `own`."""
 
 
 @dataclass(frozen=True)

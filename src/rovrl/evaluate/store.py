@@ -129,7 +129,7 @@ def values(records: Iterable[Record], metric: str) -> tuple[list[str], np.ndarra
 
 
 def _refuse_changes(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    changed = [key for key in ("models", "decoding") if before.get(key) != now[key]]
+    changed = [key for key in ("models", "decoding", "rewards") if before.get(key, {}) != now[key]]
     changed += [f"data of {suite}" for suite, mark in now["data"].items() if before["data"].get(suite, mark) != mark]
     if changed:
         raise RovrlError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from rovrl.errors import RovrlError
 from rovrl.tasks import govreport, math, toolcall
 from rovrl.tasks.answers import last_boxed
-from rovrl.tasks.data import Row, find_local, hub_rows, read_rows
+from rovrl.tasks.data import Row, find_local, hub_rows, read_rows, renamed
 
 Example = dict[str, Any]
 
@@ -44,12 +44,20 @@ SETS: dict[str, DataSet] = {
     )
 }
 TRAINING = {"math": "math_train", "govreport": "govreport_train", "toolcall": "rlla_train"}
+GOLD = {"math": "answer", "govreport": "summary", "toolcall": "ground_truth"}
+"""The column that a task's reward or metric compares a response with."""
 
 
-def load(name: str, data: str | Path | None = None, limit: int | None = None) -> list[Example]:
+def load(
+    name: str,
+    data: str | Path | None = None,
+    limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> list[Example]:
     """The examples of the set `name`: from `data` (a file, or a directory with NAME.jsonl or NAME.parquet), else from the Hub.
 
-    A name that is not in the catalog is a set of one's own: `task:file`, such as `math:problems.jsonl`.
+    A name that is not in the catalog is a set of one's own: `task:file`, such as `math:problems.jsonl`, or `own:file` for
+    prompts as they are; `columns` says what its file calls the task's columns ({"problem": "question"}).
     Rows without a gold answer are left out (two of MATH's 7,500 have none upstream).
     """
     if limit is not None and limit < 1:
@@ -60,13 +68,21 @@ def load(name: str, data: str | Path | None = None, limit: int | None = None) ->
             raise RovrlError(
                 f"there is no set {name!r}: choose from {', '.join(SETS)}, or TASK:FILE with TASK in {', '.join(EXAMPLES)}"
             )
-        rows, where = read_rows(Path(file)), file
+        rows, where = renamed(read_rows(Path(file)), columns or {}, file), file
+    elif columns:
+        raise RovrlError(
+            f"columns are renamed in files of your own (TASK:FILE); {name} has the names it was published with"
+        )
     else:
         task = SETS[name].task
         rows, where = _rows(SETS[name], None if data is None else Path(data))
     made = list(_examples(task, rows, str(where)))
     if not made:
         raise RovrlError(f"{where} holds no usable row for the task {task!r}")
+    if len({isinstance(example["prompt"], str) for example in made}) > 1:
+        raise RovrlError(
+            f"{where}: some prompts are texts and some are lists of messages; make them all one or the other"
+        )
     return made[:limit]
 
 
@@ -99,7 +115,11 @@ def _first(row: Row, *columns: str) -> str:
     for column in columns:
         if row.get(column) is not None:
             return str(row[column])
-    raise KeyError(f"no column {' or '.join(columns)} (found: {', '.join(map(str, row))})")
+    raise _no_column(row, *columns)
+
+
+def _no_column(row: Row, *columns: str) -> KeyError:
+    return KeyError(f"no column {' or '.join(columns)} (found: {', '.join(map(str, row))})")
 
 
 def _prepared(row: Row) -> tuple[list[dict[str, str]], str] | None:
@@ -140,4 +160,26 @@ def _toolcall(row: Row) -> Example | None:
     return {"prompt": messages, "ground_truth": truth}
 
 
-EXAMPLES: dict[str, Callable[[Row], Example | None]] = {"math": _math, "govreport": _govreport, "toolcall": _toolcall}
+def _own(row: Row) -> Example:
+    """Prompt and columns as they are; a text is continued as it stands, messages go through the model's chat template."""
+    if (prepared := _prepared(row)) is not None:
+        extra = row.get("extra_info") or {}
+        return {**extra, "prompt": prepared[0], "answer": row["reward_model"]["ground_truth"]}
+    prompt, others = row.get("prompt"), {name: value for name, value in row.items() if name not in ("id", "prompt")}
+    if prompt is None:
+        raise _no_column(row, "prompt")
+    if not prompt or not (isinstance(prompt, str) or (isinstance(prompt, list) and all(map(_is_message, prompt)))):
+        raise TypeError('the prompt must be a text or a list of messages {"role": ..., "content": ...}, and not empty')
+    return {"prompt": prompt, **others}
+
+
+def _is_message(message: object) -> bool:
+    return isinstance(message, dict) and all(isinstance(message.get(word), str) for word in ("role", "content"))
+
+
+EXAMPLES: dict[str, Callable[[Row], Example | None]] = {
+    "math": _math,
+    "govreport": _govreport,
+    "toolcall": _toolcall,
+    "own": _own,
+}

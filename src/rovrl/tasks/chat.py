@@ -31,8 +31,13 @@ def conversation(prompt: object, completion: object) -> Chat:
     return [*asked, {"role": "assistant", "content": as_text(completion)}]
 
 
-def as_prompt(tokenizer: Any, chat: Chat) -> str:
-    """The text the model continues: by its chat template, or without one the messages' texts, each on its own."""
+def as_prompt(tokenizer: Any, chat: Chat | str) -> str:
+    """The text the model continues: by its chat template, or without one the messages' texts, each on its own.
+
+    A text is continued as it stands, as trainers do with a prompt that is no conversation.
+    """
+    if isinstance(chat, str):
+        return chat
     if getattr(tokenizer, "chat_template", None):
         return tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     return "\n\n".join(message["content"] for message in chat) + "\n\n"

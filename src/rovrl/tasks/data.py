@@ -1,19 +1,21 @@
-"""Rows of a data set: from a local JSON lines or Parquet file, or from the Hub; what is missing is said in a sentence."""
+"""Rows of a data set: from a local file, or from the Hub, with columns renamed; what is missing is said in a sentence."""
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rovrl.errors import RovrlError, require
+from rovrl.errors import RovrlError, did_you_mean, require
 
 Row = dict[str, Any]
-ENDINGS = (".jsonl", ".json", ".parquet")
+ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a `.jsonl`/`.json` file (one object a line) or a `.parquet` file."""
+    """The rows of a `.jsonl` file (an object a line), `.json` (the same, or a list of objects), `.csv` or `.parquet`."""
     if not path.is_file():
         raise RovrlError(f"there is no file {path}: give a {' / '.join(ENDINGS)} file")
     if path.suffix == ".parquet":
@@ -24,7 +26,33 @@ def read_rows(path: Path) -> list[Row]:
             raise RovrlError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]})") from None
     if path.suffix not in ENDINGS:
         raise RovrlError(f"{path}: its name must end in {', '.join(ENDINGS)}")
-    return _read_lines(path)
+    try:
+        return _read_csv(path) if path.suffix == ".csv" else _read_list(path) or _read_lines(path)
+    except UnicodeDecodeError:
+        raise RovrlError(f"{path} is not UTF-8 text") from None
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """{"problem": "question"} for "problem=question,...": what a task calls a column -> what the file calls it."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    columns = {word.strip(): name.strip() for word, _, name in pairs}
+    if len(columns) < len(pairs) or not all([*columns, *columns.values()]):
+        raise RovrlError(f"write --columns as prompt=question,answer=gold (ours=yours, each once), not {text!r}")
+    return columns
+
+
+def renamed(rows: list[Row], columns: Mapping[str, str], where: str) -> list[Row]:
+    """The rows with the column `columns[word]` called `word`; the others keep their names."""
+    known = list(dict.fromkeys(name for row in rows for name in row))
+    for name in columns.values():
+        if rows and name not in known:
+            near = did_you_mean(name, known)
+            raise RovrlError(f"{where} has no column {name!r}{near} (found: {', '.join(map(str, known))})")
+    kept = set(columns.values())
+    return [
+        {k: v for k, v in row.items() if k not in kept} | {w: row[c] for w, c in columns.items() if c in row}
+        for row in rows
+    ]
 
 
 def find_local(name: str, where: Path) -> Path:
@@ -53,6 +81,28 @@ def hub_rows(hub: str, split: str, config: str | None = None) -> list[Row]:
         ) from None
 
 
+def _read_list(path: Path) -> list[Row]:
+    """The objects of a `.json` file that is one list; [] for any other file."""
+    if path.suffix != ".json":
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, RecursionError):
+        return []
+    return found if isinstance(found, list) and all(isinstance(row, dict) for row in found) else []
+
+
+def _read_csv(path: Path) -> list[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, restkey="")
+        rows: list[Row] = []
+        for row in reader:
+            if "" in row:
+                raise RovrlError(f"{path}, line {reader.line_num}: more cells than the first line names")
+            rows.append(row)
+        return rows
+
+
 def _read_lines(path: Path) -> list[Row]:
     rows: list[Row] = []
     with path.open(encoding="utf-8") as lines:
@@ -63,8 +113,6 @@ def _read_lines(path: Path) -> list[Row]:
                     if not isinstance(row, dict):
                         raise RovrlError(f"{path}, line {number}: a JSON object was expected, not {type(row).__name__}")
                     rows.append(row)
-        except UnicodeDecodeError:
-            raise RovrlError(f"{path} is not UTF-8 text") from None
         except json.JSONDecodeError as error:
             raise RovrlError(f"{path}, line {number}: not JSON ({error.msg})") from None
     return rows

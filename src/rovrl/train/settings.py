@@ -121,7 +121,8 @@ def load_data(custom: Custom) -> tuple[Any, Any]:
     if columns and "prompt" not in columns:
         raise RovrlError(
             f"the dataset {script.dataset_name!r} has no column 'prompt', it has {', '.join(columns)}; "
-            "rename the one that holds the prompts"
+            "rename the one that holds the prompts, or have a copy made of the file: "
+            "python -m rovrl.tasks.prepare own --rows FILE --columns prompt=NAME --out DIR"
         )
     return data[wanted[0]], data[wanted[1]] if len(wanted) > 1 else None
 

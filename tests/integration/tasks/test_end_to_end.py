@@ -76,6 +76,19 @@ def test_a_recipe_trains_a_tiny_model_and_the_result_is_evaluated(task, tmp_path
     assert len(results["metrics"][metrics[0]]["runs"]) == 2
 
 
+def test_a_model_is_evaluated_on_the_examples_prompts_with_the_examples_reward(tmp_path, capsys):
+    rows, reward = (RECIPES.parent / "examples" / name for name in ("prompts.jsonl", "my_rewards.py"))
+    words = [tiny.saved(tmp_path / "model"), "--suite", f"own:{rows}", "--reward", f"{reward}:correct", "--json"]
+    assert main(["eval", *words, "--max-new-tokens", "4", "--out", str(tmp_path / "out")]) == 0
+    [found] = json.loads(capsys.readouterr().out)["suites"].values()
+    assert list(found["metrics"]) == ["correct"]
+    [file] = (tmp_path / "out").glob("*.jsonl")
+    records = read_records(file)
+    answers = [json.loads(line)["answer"] for line in rows.read_text().splitlines()]
+    right = [float(r["completion"].strip().endswith(a)) for r, a in zip(records, answers, strict=True)]
+    assert [record["metrics"]["correct"] for record in records] == right
+
+
 def test_an_evaluation_killed_for_real_ends_with_the_same_responses(tmp_path):
     model = tiny.saved(tmp_path / "model")
     write_lines(

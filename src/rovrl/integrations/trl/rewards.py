@@ -1,16 +1,12 @@
-"""A transformation of the rewards of one gathered generation that says what it did, and where a reward function failed."""
+"""A transformation of the rewards of one gathered generation that says what it did."""
 
 from __future__ import annotations
 
-import sysconfig
-import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-import rovrl
 from rovrl.errors import RovrlError
 
 RewardTransform = Callable[[Tensor, int], tuple[Tensor, Sequence[str]]]
@@ -29,12 +25,3 @@ def transformed(transform: RewardTransform, rewards: Tensor, generation: int) ->
             f"{tuple(getattr(changed, 'shape', ()))} and {len(labels)}"
         )
     return changed.to(rewards), [str(label) for label in labels]
-
-
-def place_of(error: BaseException) -> str:
-    """ ", at FILE:LINE in FUNCTION": the innermost place in code that is neither Python's own nor an installed package's."""
-    installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
-    ours = str(Path(rovrl.__file__).parent / "integrations")
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith((*installed, ours, "<"))]
-    return f", at {theirs[-1].filename}:{theirs[-1].lineno} in {theirs[-1].name}" if theirs else ""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rovrl import baselines
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, place_of
 from rovrl.explanation import Explanation
 from rovrl.integrations.hf.rewards import channel_input, total
 from rovrl.integrations.hf.trainer import RobustTrainer
@@ -23,7 +23,7 @@ from rovrl.integrations.trl.checks import check_inputs
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.installed import GRPOTrainer
 from rovrl.integrations.trl.records import Recorder, gathered_generation, recorder_for
-from rovrl.integrations.trl.rewards import RewardTransform, place_of, transformed
+from rovrl.integrations.trl.rewards import RewardTransform, transformed
 from rovrl.metrics import reward_metrics
 from rovrl.run import RewardRun
 
