@@ -16,7 +16,7 @@ help:
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make bench   the benchmark: ratios measured side by side"
 	@echo "make mutate  wrong constants and signs planted in every formula: do the tests see them? (goes on where it was interrupted)"
-	@echo "make soak    rewards under load, interruptions and kills, the long forms"
+	@echo "make soak    rewards under load, interruptions and kills, the long forms (goes on where it was interrupted)"
 	@echo "make docs    the documentation site, in site/; a broken link is an error"
 	@echo "make dist    wheel and source distribution, in dist/"
 	@echo "make clean   removes .venv, caches and build output"
@@ -51,7 +51,7 @@ mutate: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m mutation
 
 soak: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m soak
+	PYTHONPATH=tests $(BIN)/python -m soak --write
 
 docs: $(STAMP)
 	$(BIN)/python docs/site/build.py

@@ -1,4 +1,7 @@
-"""`PYTHONPATH=tests python -m soak [WHAT ...]`: the long forms, a line per number as each is done."""
+"""`PYTHONPATH=tests python -m soak [PART ...]`: the long forms of tests, piece by piece.
+
+Interrupted, it goes on with the next piece. Exit code 1 if something went wrong that must not, or is not finished.
+"""
 
 from __future__ import annotations
 
@@ -6,56 +9,57 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from soak import chaos, generations, kills, verifier
+from soak import page
+from soak.parts import PARTS
+from soak.results import ROOT, Results
+
+RESULTS = ROOT / "build" / "soak.jsonl"
 
 
-def main() -> int:
-    """Runs what is named, or everything; 1 if something went wrong that must not."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", metavar="WHAT", help="chaos, deadline, verifier, eval, train, generations")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what is named, or everything."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("part", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--scale", type=float, default=1.0, help="0.1: a tenth of every count (default: 1)")
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        runs = _runs(Path(directory), lambda count: max(1, round(args.scale * count)))
-        chosen = args.what or list(runs)
-        unknown = set(chosen) - set(runs)
-        if unknown:
-            parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(runs)}")
-        missed = [_shown(name, *runs[name]) for name in chosen]
-        return int(any(missed))
+    parser.add_argument("--minutes", type=float, help="start no further piece after this time")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/reliability.md")
+    args = parser.parse_args(arguments)
+    unknown = set(args.part) - set(PARTS)
+    if unknown:
+        parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    results, chosen = Results(RESULTS), args.part or list(PARTS)
+    until = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
+    for name in chosen:
+        _run(name, results, args.scale, until)
+    if args.write:
+        page.write(ROOT / "docs" / "reliability.md", results)
+    missed = [_shown(name, results, args.scale) for name in chosen]
+    return int(any(missed))
 
 
-def _runs(home: Path, scaled):
-    made = {name: home / name for name in ("eval", "train", "generations")}
-    for place in made.values():
-        place.mkdir()
-    return {
-        "chaos": (lambda: chaos.run(scaled(10_000), 300.0), {"wrong": 0}),
-        "deadline": (lambda: chaos.run(scaled(10_000), 3.0), {"wrong": 0, "seconds beyond the deadline": 1.0}),
-        "verifier": (
-            lambda: verifier.run(scaled(10_000), scaled(30), scaled(30), scaled(60)),
-            {"wrong": 0, "zombies": 0, "processes left": 0},
-        ),
-        "eval": (lambda: kills.evaluation(made["eval"], scaled(20)), {"responses that differ": 0}),
-        "train": (lambda: kills.training(made["train"], scaled(20)), {"files that differ": 0}),
-        "generations": (
-            lambda: generations.run(made["generations"], scaled(2_000)),
-            {"megabytes grown in the second half": 20.0, "descriptors grown in the second half": 8},
-        ),
-    }
+def _run(name: str, results: Results, scale: float, until: float) -> None:
+    part, sizes = PARTS[name], PARTS[name].pieces(scale)
+    for piece, count in enumerate(sizes):
+        if results.of_piece(name, part, piece, count) is None and time.monotonic() < until:
+            start = time.monotonic()
+            with tempfile.TemporaryDirectory() as directory:
+                found = part.run(count, piece, Path(directory))
+            results.add(name, part, piece, count, found)
+            print(f"{name} {piece + 1} of {len(sizes)} ({time.monotonic() - start:.0f} s): {found}", flush=True)
 
 
-def _shown(name: str, run, most: dict[str, float]) -> bool:
-    """Prints what a run found; True if a number is above the most it may be."""
-    start = time.monotonic()
-    found = run()
-    print(f"\n{name} ({time.monotonic() - start:.0f} s)")
-    for what, value in found.items():
-        bound = f"   (at most {most[what]:g})" if what in most else ""
-        print(f"  {what:<40} {value:>12.6g}{bound}", flush=True)
-    return any(found[what] > bound for what, bound in most.items())
+def _shown(name: str, results: Results, scale: float) -> bool:
+    """Prints what a part found; True if something is missing or not as it must be."""
+    part, found = PARTS[name], results.of(name, PARTS[name], scale)
+    if found is None:
+        print(f"\n{name}: not finished")
+        return True
+    missed = part.missed(found)
+    print(f"\n{name}: {page.told(part.line, found)}{', MISSED: ' + ', '.join(missed) if missed else ''}")
+    return bool(missed)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from transformers import TrainerCallback
 
 import tiny
 from reward_servers import chaotic, running
-from rovrl.records import read_steps
+from rovrl.records import read_notes, read_steps
+from rovrl.records.schema import CALLS
 from rovrl.tasks.remote import HttpReward
 
 
@@ -27,7 +28,7 @@ class Gauge(TrainerCallback):
         self.descriptors.append(len(os.listdir("/proc/self/fd")))
 
 
-def run(directory: Path, generations: int, share: float = 0.3) -> dict[str, float]:
+def run(generations: int, directory: Path, share: float = 0.3) -> dict[str, float]:
     """Growth over the second half of the run, when everything has been loaded and compiled, and what was recorded."""
     gauge = Gauge()
     with running(chaotic(0, share)) as server:
@@ -50,7 +51,11 @@ def run(directory: Path, generations: int, share: float = 0.3) -> dict[str, floa
         "scores asked for": reward.tally.asked,
         "none": reward.failures,
         "retries": reward.tally.retries,
-        "records readable": sum(1 for _ in read_steps(directory / "records")),
+        "records readable": (readable := sum(1 for _ in read_steps(directory / "records"))),
+        "records missing": generations - readable,
+        "retries in the notes": sum(
+            notes[CALLS]["reward_server/retries"] for _, notes in read_notes(directory / "records")
+        ),
         "megabytes, middle": sum(early) / len(early),
         "megabytes grown in the second half": sum(late) / len(late) - sum(early) / len(early),
         "descriptors grown in the second half": max(gauge.descriptors[-tenth:])

@@ -1,91 +1,135 @@
-"""SIGKILLs at random moments of an evaluation and of a training run, each continued: the same bytes as without them."""
+"""SIGKILLs at random moments of an evaluation and of a training run, each continued: the same results as without them.
+
+The commands run in forked copies of a process that has imported what they need, so that a restart costs what the command does
+and not what Python imports; the moment of a kill is drawn from the whole length of an undisturbed run.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import tiny
+from rovrl.cli import main
 from rovrl.evaluate.store import read_records
+from rovrl.lab.run import CLOCKS
+from rovrl.output.files import read_lines, write_lines
+from rovrl.records import read_steps
+from rovrl.train.checkpoints import last_checkpoint
 
-Line = list[str]
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["soak.kills", "rovrl.train.custom", "rovrl.evaluate.run", "rovrl.evaluate.engine"])
+
+Words = Callable[[Path], list[str]]
+"""the command that begins or continues the work in a directory"""
+Outcome = Callable[[Path], dict[str, object]]
+"""what the finished work left there, without its clocks"""
 
 
-def evaluation(directory: Path, kills: int, seed: int = 0) -> dict[str, float]:
-    """Kills an evaluation `kills` times, lets it end, and compares every response with an undisturbed one's."""
+def evaluation(kills: int, seed: int, directory: Path) -> dict[str, float]:
+    """Kills `rovrl eval`: every response of the continued evaluations is compared with an undisturbed one's."""
     model = tiny.saved(directory / "model")
-    rows = [{"id": f"q{n}", "problem": f"{n}+1", "answer": str(n + 1)} for n in range(12 * kills)]
-    (directory / "amc23.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"id": f"q{n}", "problem": f"{n}+1", "answer": str(n + 1)} for n in range(24)]
+    write_lines(directory / "amc23.jsonl", rows)
+    how = ["--samples", "2", "--max-new-tokens", "24", "--chunk", "1", "--seed", "3", "--device", "cpu"]
 
-    def command(out: Path) -> Line:
-        words = ["eval", model, "--suite", "amc23", "--data", str(directory), "--out", str(out), "--samples", "2"]
-        return [sys.executable, "-m", "rovrl", *words, "--max-new-tokens", "24", "--chunk", "1", "--seed", "3"]
+    def words(out: Path) -> list[str]:
+        return ["eval", model, "--suite", "amc23", "--data", str(directory), "--out", str(out), *how]
 
-    done = _killed(command(directory / "cut"), directory / "cut" / "amc23.jsonl", kills, seed)
-    _finish(command(directory / "cut"))
-    _finish(command(directory / "whole"))
-    cut, whole = (read_records(directory / out / "amc23.jsonl") for out in ("cut", "whole"))
-    for record in (*cut, *whole):
-        del record["seconds"]
-    return {
-        "kills": done,
-        "responses": len(whole),
-        "responses that differ": sum(a != b for a, b in zip(cut, whole, strict=True)),
-    }
+    def outcome(out: Path) -> dict[str, object]:
+        records = [{**record, "seconds": None} for record in read_records(out / "amc23.jsonl")]
+        return {**dict(enumerate(records)), "results": json.loads((out / "results.json").read_text())}
+
+    return _killed(words, outcome, kills, seed, directory)
 
 
-def training(directory: Path, kills: int, seed: int = 0) -> dict[str, float]:
-    """Kills a training run `kills` times, lets it end, and compares parameters and metrics with an undisturbed one's."""
+def training(kills: int, seed: int, directory: Path) -> dict[str, float]:
+    """Kills `rovrl train --config`: weights, metrics and records of continued runs are compared with an undisturbed one's."""
     settings = {
-        "--generations": 3 * kills, "--prompts": 2, "--group": 9, "--updates": 2, "--evaluate-every": 3 * kills,
-        "--checkpoint-every": 2, "--warm-up-steps": 20, "--contaminate": "spikes:rate=0.2,size=4",
-        "--method": "rovr-gspo-adaptive", "--workers": 1,
+        "model_name_or_path": tiny.saved(directory / "model"), "dataset_name": str(directory / "prompts.jsonl"),
+        "reward_funcs": ["tiny.digit_share"], "contamination": ["spikes:rate=0.2,size=4"],
+        "reward_channel": {"credit_bound": "adaptive", "credit_floor": "adaptive"}, "num_generations": 16,
+        "per_device_train_batch_size": 16, "steps_per_generation": 2, "max_completion_length": 12, "max_steps": 12,
+        "save_steps": 2, "save_total_limit": 2, "logging_steps": 1, "learning_rate": 1e-3, "report_to": "none",
+        "use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_tqdm": True,
     }  # fmt: skip
-    words = [str(word) for pair in settings.items() for word in pair]
+    (directory / "run.yaml").write_text(json.dumps(settings))
+    write_lines(directory / "prompts.jsonl", tiny.addition().to_list())
 
-    def command(out: Path) -> Line:
-        return [sys.executable, "-m", "rovrl.train", *words, "--out", str(out)]
+    def words(out: Path) -> list[str]:
+        again = ["--resume"] if last_checkpoint(out) else []
+        return ["train", "--config", str(directory / "run.yaml"), "--out", str(out), *again]
 
-    os.environ["ROVRL_CACHE"] = str(directory / "cache")
-    runs = [directory / out / "rovr-gspo-adaptive-seed1" for out in ("whole", "cut")]
-    _finish(command(directory / "whole"))
-    done = _killed(command(directory / "cut"), runs[1] / "metrics.jsonl", kills, seed, "--resume")
-    _finish([*command(directory / "cut"), "--resume"])
-    last = f"checkpoints/checkpoint-{6 * kills}/model.safetensors"
-    differ = [name for name in (last, "metrics.jsonl") if len({(run / name).read_bytes() for run in runs}) > 1]
-    return {"kills": done, "files that differ": len(differ)}
+    def outcome(out: Path) -> dict[str, object]:
+        rows = [{k: v for k, v in row.items() if k not in CLOCKS} for row in read_lines(out / "metrics.jsonl")]
+        records = {step: table.to_pylist() for step, table in read_steps(out / "records")}
+        weights = {file: (out / file).read_bytes() for file in ("model.safetensors", "checkpoint-12/model.safetensors")}
+        return {"metrics": rows[:12], **records, **weights}  # the last row is the summary, with rates by the clock
+
+    return _killed(words, outcome, kills, seed, directory)
 
 
-def _killed(command: Line, progress: Path, kills: int, seed: int, again: str = "") -> int:
-    """Starts the command `kills` times and kills its whole process group each time, soon after it went on."""
-    draw = random.Random(seed)
-    done = 0
-    for turn in range(kills):
-        size = progress.stat().st_size if progress.exists() else 0
-        words = [*command, again] if again and turn else command
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        _until(lambda size=size: progress.exists() and progress.stat().st_size != size, process)
-        time.sleep(draw.uniform(0.0, 0.3))
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+def _killed(words: Words, outcome: Outcome, kills: int, seed: int, directory: Path) -> dict[str, float]:
+    """Begins the work, kills and continues it until it ends, and again in another directory, until `kills` have struck."""
+    draw, done, runs, differ = random.Random(seed), 0, 0, 0
+    log = directory / "log.txt"
+    _finish(["--help"], log)  # by now everything is imported
+    start = time.monotonic()
+    _finish(words(directory / "whole"), log)
+    length, whole = time.monotonic() - start, outcome(directory / "whole")
+    while done < kills:
+        out = directory / f"cut-{runs}"
+        while done < kills and _struck(words(out), log, draw.uniform(0.0, length)):
             done += 1
-        process.wait()
-    return done
+        _finish(words(out), log)  # of a finished run the command has nothing to do
+        found = outcome(out)
+        differ += sum(found.get(name) != value for name, value in whole.items()) + len(found.keys() - whole.keys())
+        runs += 1
+    return {"kills": done, "runs": runs, "compared": runs * len(whole), "that differ": differ}
 
 
-def _until(reached: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    while not reached() and process.poll() is None:
-        time.sleep(0.005)
+def _struck(words: list[str], log: Path, seconds: float) -> bool:
+    """Runs the command for so long and kills it with its process group; False if it had ended."""
+    process = _started(words, log)
+    process.join(seconds)
+    if process.is_alive() and process.pid is not None:
+        os.killpg(process.pid, signal.SIGKILL)
+    return _ended(process, log) == -signal.SIGKILL
 
 
-def _finish(command: Line) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stdout + done.stderr)
+def _finish(words: list[str], log: Path) -> None:
+    process = _started(words, log)
+    process.join()
+    _ended(process, log)
+
+
+def _started(words: list[str], log: Path) -> multiprocessing.process.BaseProcess:
+    leading, led = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_command, args=(words, str(log), led))
+    process.start()
+    led.close()
+    leading.recv()  # it leads a process group now, which can be killed
+    return process
+
+
+def _ended(process: multiprocessing.process.BaseProcess, log: Path) -> int:
+    process.join()
+    if process.exitcode not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"the command failed:\n{log.read_text()[-4000:]}")
+    return process.exitcode
+
+
+def _command(words: list[str], log: str, led) -> None:
+    os.setsid()
+    with open(log, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    led.send(True)
+    sys.exit(main(words))

@@ -32,3 +32,5 @@ COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 ROWS_PER_GROUP = 1024
 """Rows that a reader needs in memory at a time."""
 FILE_NAME = re.compile(r"step_(\d+)\.parquet")
+CALLS = "reward_calls"
+"""The note of a step that says what asking servers for its rewards took, by metric name."""

@@ -108,10 +108,11 @@ def govreport_reward(
 
 async def compute_score(
     data_source: object, solution_str: str, ground_truth: object, extra_info: Any = None, **kwargs: Any
-) -> float:
+) -> float | dict[str, Any]:
     """The reward of one response, as verl awaits it; `extra_info["report"]` holds the document, `ground_truth` the reference.
 
-    With ROVRL_FACT_URL, responses that are scored at the same time share a request.
+    With ROVRL_FACT_URL, responses that are scored at the same time share a request, and what it took is returned beside the
+    score.
     """
     if not extra_info or "report" not in extra_info:
         raise ValueError(
@@ -119,9 +120,8 @@ async def compute_score(
         )
     report = extra_info["report"]
     if client := _client():
-        found = await client.one(report, solution_str)
-    else:
-        found = (await asyncio.to_thread(factuality, [report], [solution_str]))[0]
+        return await client.one_told(report, solution_str)
+    found = (await asyncio.to_thread(factuality, [report], [solution_str]))[0]
     return math.nan if found is None else found
 
 

@@ -9,7 +9,6 @@ and if it is not our own server ROVRL_REWARD_PROTOCOL and ROVRL_REWARD_TEMPLATE;
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -122,10 +121,10 @@ async def compute_score(
     *,
     url: str | None = None,
     **kwargs: Any,
-) -> float:
+) -> dict[str, Any]:
     """The reward of one response from the server, as verl awaits it; a failed score is NaN, which verl's batches can carry.
 
-    verl asks for one response at a time, many at once: those that are wanted together go to the server in one batch.
+    verl asks for one response at a time, many at once: those that are wanted together go to the server in one batch. What the
+    calls took is returned beside the score, and verl logs it.
     """
-    reward = await _configured(url).one((extra_info or {}).get("question", ""), solution_str)
-    return math.nan if reward is None else reward
+    return await _configured(url).one_told((extra_info or {}).get("question", ""), solution_str)

@@ -21,7 +21,7 @@ def test_verl_and_trl_take_the_server_from_the_environment(monkeypatch):
         assert reward_model.learned_reward(prompts=["?"], completions=["abcd"], answer=["x"]) == [4.0]
         assert server.headers[-1]["Authorization"] == "Bearer secret"
         score = reward_model.compute_score("math", "abcd", "x", extra_info={"question": "?"})
-        assert asyncio.run(score) == 4.0
+        assert asyncio.run(score)["score"] == 4.0
     monkeypatch.delenv("ROVRL_REWARD_URL")
     with pytest.raises(RovrlError, match="export ROVRL_REWARD_URL"):
         reward_model.learned_reward(prompts=["?"], completions=["a"])
@@ -41,7 +41,7 @@ def test_verls_own_reward_manager_awaits_the_score_and_gets_batches(monkeypatch)
             asked = (score(data_source="", solution_str="x" * n, ground_truth="", extra_info={}) for n in range(64))
             return await asyncio.gather(*asked)
 
-        assert asyncio.run(rollout()) == [float(n) for n in range(64)]
+        assert [told["score"] for told in asyncio.run(rollout())] == [float(n) for n in range(64)]
         assert sum(server.sizes) == 64
         assert len(server.sizes) < 10
 

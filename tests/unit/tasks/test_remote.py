@@ -1,10 +1,14 @@
 """The client of reward servers against a real server that misbehaves: right scores or None, and it says why."""
 
+import asyncio
+import math
+
 import pytest
 
 from reward_servers import running
 from rovrl.errors import RovrlError
 from rovrl.tasks.remote import HttpReward
+from rovrl.tasks.remote.told import metrics
 
 
 @pytest.fixture
@@ -116,6 +120,28 @@ def test_trl_gets_latency_retries_and_what_is_missing_by_reason(server):
     assert logged["reward_server/none"] == logged["reward_server/none/null"] == 1.0
     assert logged["reward_server/none/timeout"] == 0.0
     assert 0.0 < logged["reward_server/seconds/p50"] <= logged["reward_server/seconds/p95"]
+
+
+def test_fields_beside_single_scores_add_up_to_the_metrics_of_a_call(server):
+    server.script = [503, "null"]
+    reward = HttpReward(server.url, batch=2, requests=1, pause=0.0)
+
+    async def ask_all():
+        return await asyncio.gather(*(reward.one_told("?", "x" * n) for n in range(1, 7)))
+
+    told = asyncio.run(ask_all())
+    assert [math.isnan(each["score"]) for each in told] == [True, True, False, False, False, False]
+    assert [each["score"] for each in told[2:]] == [3.0, 4.0, 5.0, 6.0]
+    assert [each["reward_server/none"] for each in told] == ["null", "null", "", "", "", ""]
+    assert len({tuple(each) for each in told}) == 1  # verl's batches need the same fields everywhere
+    found = metrics([*told, {"acc": 1.0}])  # a response that another function scored
+    assert list(found) == list(reward.metrics())
+    assert found["reward_server/requests"] == pytest.approx(4.0)
+    assert found["reward_server/retries"] == pytest.approx(1.0)
+    assert found["reward_server/none"] == found["reward_server/none/null"] == pytest.approx(2 / 6)
+    assert 0.0 < found["reward_server/seconds/p50"] <= found["reward_server/seconds/p95"]
+    assert found["reward_server/breaker_open"] == 0.0
+    assert metrics([{"acc": 1.0}]) == {}
 
 
 def test_what_is_missing_is_told_once_a_minute(server, caplog):

@@ -15,6 +15,7 @@ from torch import Tensor
 from rovrl.credit import FORMULAS
 from rovrl.explanation import Explanation
 from rovrl.records import RecordWriter
+from rovrl.records.schema import CALLS
 
 
 @dataclass
@@ -109,6 +110,8 @@ def gathered_generation(trainer: Any, rewards: Tensor, labels: Sequence[str], in
         reference = torch.where(has_reference, info.reference, torch.nan)
         notes |= info.notes | {"partition_seed": trainer.reward_run.partition_seed()}
         notes["blocks"] = {size: blocks.members for size, blocks in info.blocks.items()}
+    if calls := _calls(trainer._metrics["train"]):
+        notes[CALLS] = calls
     log = {name: list(trainer._logs[name])[-count:] for name in ("prompt", "completion", "advantages")}
     return Generation(
         step=trainer._generation,
@@ -122,6 +125,12 @@ def gathered_generation(trainer: Any, rewards: Tensor, labels: Sequence[str], in
         labels=labels,
         notes=notes,
     )
+
+
+def _calls(logged: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """What asking reward servers took in this generation, as the reward functions logged it: the means over ranks."""
+    servers = tuple(name.removesuffix("breaker_open") for name in logged if name.endswith("/breaker_open"))
+    return {name: values[-1] for name, values in logged.items() if servers and name.startswith(servers) and values}
 
 
 def plain_text(message: Any) -> str:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from torch import Tensor
 from rovrl.config import RatioChannel
 from rovrl.explanation import Explanation
 from rovrl.output.files import write_text
+from rovrl.records.schema import CALLS
 
 MEGABYTE = 1 << 20
 
@@ -51,9 +52,12 @@ class Publisher:
         self.directory, self.every, self.off = directory, every, False
         self.settings = {"engine": "verl", "ratio_channel": ratio_channel.to_dict()}
 
-    def publish(self, step: int, result: Explanation, uids: Sequence[Any] | np.ndarray) -> None:
+    def publish(
+        self, step: int, result: Explanation, uids: Sequence[Any] | np.ndarray, calls: Mapping[str, float] | None = None
+    ) -> None:
         """Opens the step for the ranks, if it is one of every `every`-th; closes the last one if not.
 
+        `calls`: what asking a server for the rewards took.
         Records are an extra: whatever goes wrong with them is told, and the run trains on without.
         """
         if self.off:
@@ -62,17 +66,19 @@ class Publisher:
             if (step - 1) % self.every:
                 _write(self.directory / "current", "")
             else:
-                self._open(step, result, uids)
+                self._open(step, result, uids, calls or {})
         except Exception as error:  # a full disk, a trainer without TransferQueue, ...
             self.off = True
             logger.warning(f"records in {self.directory} end before step {step}: {type(error).__name__}: {error}")
 
-    def _open(self, step: int, result: Explanation, uids: Sequence[Any] | np.ndarray) -> None:
+    def _open(
+        self, step: int, result: Explanation, uids: Sequence[Any] | np.ndarray, calls: Mapping[str, float]
+    ) -> None:
         groups = list(dict.fromkeys(uids))
         rows = {
             "step": step,
             "settings": self.settings,
-            "notes": result.notes,
+            "notes": {**result.notes, **({CALLS: dict(calls)} if calls else {})},
             "references": {
                 str(uid): float(reference)
                 for uid, reference, scored in zip(groups, result.reference, result.finite_size, strict=True)

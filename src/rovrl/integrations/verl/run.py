@@ -20,6 +20,7 @@ from rovrl.config import RewardChannel
 from rovrl.explanation import Explanation
 from rovrl.groups import Rewards
 from rovrl.integrations.verl import records as verl_records
+from rovrl.integrations.verl.step import current_step
 from rovrl.output.files import append_lines, write_lines
 from rovrl.robust.blocks import FIXED_SEED
 from rovrl.run import RewardRun
@@ -89,7 +90,8 @@ class VerlRun:
             }
             _append(self.history, line)
         if self.records is not None:
-            self.records.publish(self.step, result, uids)
+            step = current_step()
+            self.records.publish(self.step, result, uids, {} if step is None else step.calls)
         return result
 
     def _open(self, history: Path, checkpoint: Path | None) -> None:

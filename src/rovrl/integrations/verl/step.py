@@ -1,17 +1,19 @@
 """What verl's trainer knows of a step and tells no estimator: the rows' keys, the reward's own fields, the metrics to log.
 
-verl hands an estimator rewards, masks and prompt ids. Three things need more: a session with several rows counts once,
-several reward functions get credit of their own, and the reward channel's metrics belong into verl's logger. So the one
-method of the trainer that calls estimators is wrapped, when verl imports it, and says on which rows it works.
+verl hands an estimator rewards, masks and prompt ids. Four things need more: a session with several rows counts once,
+several reward functions get credit of their own, and the metrics of the reward channel and of reward servers belong into verl's
+logger. So the one method of the trainer that calls estimators is wrapped, when verl imports it, and says on which rows it
+works.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import wrapt
 from torch import Tensor
 
 TRAINER = "verl.trainer.ppo.v1.trainer_base"
+logger = logging.getLogger("rovrl")
 _current: ContextVar[Step | None] = ContextVar("rovrl_verl_step", default=None)
 
 
@@ -32,6 +35,8 @@ class Step:
     metrics: dict[str, Any]
     """What verl will log for this step."""
     partition: str = "train"
+    calls: Mapping[str, float] = field(default_factory=dict)
+    """What asking a server for its rewards took, by metric name; nothing for other rewards."""
 
     def sessions(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(the last row of each session, for each of `rows` the number of its session), among these rows.
@@ -51,13 +56,7 @@ class Step:
 
     def reward_fields(self, rows: np.ndarray, names: Sequence[str]) -> Tensor:
         """The rewards [row, name] that the reward function returned beside its score; NaN where it returned none."""
-        import transfer_queue
-
-        data = transfer_queue.kv_batch_get(
-            keys=[self.keys[row] for row in map(int, rows)], partition_id=self.partition, select_fields=["extra_fields"]
-        )
-        extras: list[Any] = [getattr(extra, "data", extra) for extra in data["extra_fields"]]  # some come wrapped
-        infos = [extra.get("reward_extra_info") or {} for extra in extras]
+        infos = _reward_fields([self.keys[row] for row in map(int, rows)], self.partition)
         for name in names:
             if not any(name in info for info in infos):
                 known = sorted({key for info in infos for key in info})
@@ -102,10 +101,37 @@ def listen(check: Callable[[Any], None]) -> None:
 
 def _announce(wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
     def told(batch: Any, metrics: dict[str, Any]) -> Step:
-        return Step(batch.keys, metrics, batch.partition_id)
+        return Step(batch.keys, metrics, batch.partition_id, _calls(batch))
 
-    with announced(told(*args, **kwargs)):
+    step = told(*args, **kwargs)
+    step.metrics.update(step.calls)
+    with announced(step):
         return wrapped(*args, **kwargs)
+
+
+def _calls(batch: Any) -> dict[str, float]:
+    """The metrics of the reward server's calls for a batch, from the fields that came with its scores."""
+    real = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+    last = Step(real, {}).sessions(np.arange(len(real)))[0]
+    try:
+        told = _reward_fields([real[row] for row in last], batch.partition_id)
+    except Exception as error:  # an extra: the run trains on without
+        logger.warning(f"what the rewards took is not logged: {type(error).__name__}: {error}")
+        return {}
+    if not any(name.endswith("/breaker_open") for each in told for name in each):
+        return {}
+    from rovrl.tasks.remote.told import metrics  # with httpx, which other rewards do not need
+
+    return metrics(told)
+
+
+def _reward_fields(keys: Sequence[str], partition: str) -> list[dict[str, Any]]:
+    """What the reward function returned beside its score for each of these rows."""
+    import transfer_queue
+
+    data = transfer_queue.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])
+    extras: list[Any] = [getattr(extra, "data", extra) for extra in data["extra_fields"]]  # some come wrapped
+    return [extra.get("reward_extra_info") or {} for extra in extras]
 
 
 def _number(name: str, value: Any) -> float:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -17,6 +17,21 @@ from rovrl.tasks.remote.tally import Tally
 Score = float | None
 Ask = Callable[[list[Any]], Awaitable[list[Score]]]
 """one request: the scores of some items, or a Failure"""
+
+
+class Answer(NamedTuple):
+    """A score and what it took; without one the `reason`, a key of REASONS.
+
+    `seconds` are those of the last request it was part of; `requests`, `retries` and `splits` its share of its call's, so that
+    they add up over any set of answers.
+    """
+
+    score: Score
+    reason: str = ""
+    seconds: float = 0.0
+    requests: float = 0.0
+    retries: float = 0.0
+    splits: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,7 @@ class Call:
         self.scored = asyncio.Event()
         self.last_failure: Failure | None = None
         self._reasons = ["deadline"] * len(items)
+        self._seconds = [0.0] * len(items)
         self._ask, self._breaker, self._slots = ask, breaker, slots
 
     async def run(self) -> None:
@@ -71,6 +87,17 @@ class Call:
             self.tally.missing.update(
                 reason for reason, score in zip(self._reasons, self.scores, strict=True) if score is None
             )
+
+    @property
+    def answers(self) -> list[Answer]:
+        """What the call found for each item, and what it took."""
+        shares = [
+            number / max(len(self.items), 1) for number in (self.tally.requests, self.tally.retries, self.tally.splits)
+        ]
+        return [
+            Answer(score, reason if score is None else "", seconds, *shares)
+            for score, reason, seconds in zip(self.scores, self._reasons, self._seconds, strict=True)
+        ]
 
     async def _batch(self, places: Sequence[int]) -> None:
         async with self._slots:
@@ -109,13 +136,13 @@ class Call:
             before_sleep=self._count_retry,
             reraise=True,
         )
-        return await retrying(self._attempt, [self.items[place] for place in places])
+        return await retrying(self._attempt, places)
 
-    async def _attempt(self, items: list[Any]) -> list[Score]:
+    async def _attempt(self, places: Sequence[int]) -> list[Score]:
         await self._breaker.admit()
         start = time.monotonic()
         try:
-            scores = await self._ask(items)
+            scores = await self._ask([self.items[place] for place in places])
         except Failure as failure:
             self.last_failure = failure
             self._breaker.report(answered=not failure.again)  # a refusal is an answer
@@ -127,8 +154,11 @@ class Call:
             self._breaker.report(answered=True)
             return scores
         finally:
+            seconds = time.monotonic() - start
             self.tally.requests += 1
-            self.tally.seconds.append(time.monotonic() - start)
+            self.tally.seconds.append(seconds)
+            for place in places:
+                self._seconds[place] = seconds
 
     def _wait(self, state: RetryCallState) -> float:
         """Growing pauses with jitter, so that clients do not come back all at once; longer if the server asks for it."""

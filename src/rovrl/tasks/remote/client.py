@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,12 +15,13 @@ from rovrl.tasks.chat import conversation
 from rovrl.tasks.forks import aware_of_forks
 from rovrl.tasks.remote.background import background
 from rovrl.tasks.remote.breaker import Breaker
-from rovrl.tasks.remote.call import Call, Limits, Score
+from rovrl.tasks.remote.call import Answer, Call, Limits, Score
 from rovrl.tasks.remote.failure import Failure
 from rovrl.tasks.remote.gather import Gatherer
 from rovrl.tasks.remote.payload import number
 from rovrl.tasks.remote.protocols import PROTOCOLS, Protocol, Render, renderer
 from rovrl.tasks.remote.tally import Tally
+from rovrl.tasks.remote.told import fields
 from rovrl.tasks.remote.transport import Transport
 
 logger = logging.getLogger("rovrl")
@@ -86,7 +88,7 @@ class HttpReward:
     ) -> list[Score]:
         """The server's score of each conversation, None where it failed; over after `limits.deadline` seconds."""
         items = self._items(prompts, completions, columns)
-        scores = background.run(self._score(items)) if items else []
+        scores = [answer.score for answer in background.run(self._score(items))] if items else []
         if log_metric is not None:
             for name, value in self.metrics().items():
                 log_metric(name, value)
@@ -94,6 +96,19 @@ class HttpReward:
 
     async def one(self, prompt: object, completion: object, **columns: Any) -> Score:
         """The score of one conversation, asked together with others that are wanted about the same time; for any event loop."""
+        return (await self._one(prompt, completion, columns)).score
+
+    async def one_told(self, prompt: object, completion: object, **columns: Any) -> dict[str, Any]:
+        """The same as what verl takes from a reward function: "score", NaN for None, and fields that say what it took.
+
+        The fields of a step's responses become verl's metrics (rovrl.integrations.verl), under the names that TRL logs.
+        """
+        answer = await self._one(prompt, completion, columns)
+        score = math.nan if answer.score is None else answer.score
+        told = fields(self.__name__, answer, self.breaker.is_open)
+        return {"score": score, "acc": score, **told}  # acc: what verl's validation looks for
+
+    async def _one(self, prompt: object, completion: object, columns: dict[str, Any]) -> Answer:
         item = self._items([prompt], [completion], {name: [value] for name, value in columns.items()})[0]
         return await asyncio.wrap_future(background.submit(self._gatherer.answer(item)))
 
@@ -110,7 +125,7 @@ class HttpReward:
     def _items(self, prompts: Sequence[object], completions: Sequence[object], columns: dict[str, Any]) -> list[Any]:
         return [conversation(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
 
-    async def _score(self, items: list[Any]) -> list[Score]:
+    async def _score(self, items: list[Any]) -> list[Answer]:
         call = Call(items, self._ask, self.limits, self.breaker, self._transport.slots)
         try:
             await self._until_silence(call)
@@ -125,7 +140,7 @@ class HttpReward:
             raise RovrlError(
                 f"the reward server {self.url} refuses every request ({self.last_error}): check that it speaks this protocol"
             )
-        return call.scores
+        return call.answers
 
     def _tell(self, tally: Tally) -> None:
         """One line a minute about what is missing; where no trainer logs the metrics it is the only sign."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from rovrl.errors import RovrlError
 from rovrl.tasks.chat import as_text
-from rovrl.tasks.remote.call import Score
+from rovrl.tasks.remote.call import Answer, Score
 from rovrl.tasks.remote.client import HttpReward
 from rovrl.tasks.remote.failure import Failure
 from rovrl.tasks.remote.payload import number
@@ -110,19 +110,19 @@ class JudgeReward(HttpReward):
                 "write {{ and }} for braces"
             ) from None
 
-    async def _score(self, items: list[Any]) -> list[Score]:
+    async def _score(self, items: list[Any]) -> list[Answer]:
         """Asks for what is not remembered, each different question once."""
-        grades: dict[str, Score] = {}
+        known: dict[str, Answer] = {}
         if self._replies is not None:
             keys = {self._key(item): item for item in items}
             for key, text in self._replies.find(list(keys)).items():
-                grades[keys[key]] = self._grade(text)
-        grades = {item: grade for item, grade in grades.items() if grade is not None}
-        self.remembered += sum(item in grades for item in items)
-        rest = [item for item in dict.fromkeys(items) if item not in grades]
+                if (grade := self._grade(text)) is not None:
+                    known[keys[key]] = Answer(grade)
+        self.remembered += sum(item in known for item in items)
+        rest = [item for item in dict.fromkeys(items) if item not in known]
         if rest:
-            grades.update(zip(rest, await super()._score(rest), strict=True))
-        return [grades[item] for item in items]
+            known.update(zip(rest, await super()._score(rest), strict=True))
+        return [known[item] for item in items]
 
     async def _ask(self, items: list[Any]) -> list[Score]:
         now = time.monotonic()

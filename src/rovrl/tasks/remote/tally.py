@@ -16,9 +16,9 @@ class Tally:
     """Counts of one call, or of a client's life; `seconds` are those of the last requests."""
 
     asked: int = 0
-    requests: int = 0
-    retries: int = 0
-    splits: int = 0
+    requests: float = 0
+    retries: float = 0
+    splits: float = 0
     missing: Counter[str] = field(default_factory=Counter)
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
 

@@ -1,6 +1,7 @@
 """What verl's trainer tells beside rewards: sessions with several rows, reward functions, a place for metrics."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from omegaconf import OmegaConf
 
 import one_batch
 import rovrl
+from rovrl.integrations.verl import step
 from rovrl.integrations.verl.step import Step, announced, current_step
 from rovrl.robust.blocks import FIXED_SEED
+from rovrl.tasks.remote.call import Answer
+from rovrl.tasks.remote.told import fields as told
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +32,10 @@ def estimate(integration, rewards, keys, mask=None, **algorithm):
     token_level = torch.zeros(len(keys), 4)
     token_level[:, -1] = torch.as_tensor(rewards)
     uids = np.array([key.rsplit("_", 2)[0] for key in keys], dtype=object)
-    with announced(Step(keys, {})) as step:
+    with announced(Step(keys, {})) as announced_step:
         found, _ = integration.rovr_advantages(token_level, mask, uids, OmegaConf.create(algorithm))
     assert torch.equal(found, found[:, :1] * mask)  # one number per response
-    return found[:, 0], step.metrics
+    return found[:, 0], announced_step.metrics
 
 
 def test_a_session_with_several_rows_counts_once_and_all_its_rows_get_its_advantage(integration):
@@ -68,6 +72,34 @@ def test_the_one_batch_of_all_engines_gets_the_same_advantages_and_metrics(integ
     keys = [f"{prompt}_{i}_0" for i, prompt in enumerate(one_batch.ids())]
     found, metrics = estimate(integration, one_batch.rewards(), keys, rovr=one_batch.SETTINGS)
     one_batch.check(found, metrics)
+
+
+def test_what_asking_a_server_took_is_counted_once_per_session_and_never_for_padding(integration, monkeypatch):
+    asked = []
+
+    def fields(keys, partition):
+        asked.extend(keys)
+        return [told("server", Answer(1.0, seconds=0.5, requests=0.25), breaker_open=False) for _ in keys]
+
+    monkeypatch.setattr(step, "_reward_fields", fields)
+    batch = SimpleNamespace(
+        keys=["p_0_0", "p_0_1", "p_1_0", "pad_0_0"], partition_id="train", tags=[{}, {}, {}, {"is_padding": True}]
+    )
+    found = step._calls(batch)
+    assert asked == ["p_0_1", "p_1_0"]
+    assert found["server/requests"] == 0.5
+    assert found["server/seconds/p50"] == 0.5
+    assert found["server/none"] == 0.0
+
+
+def test_a_step_without_rewards_of_a_server_or_without_a_queue_has_nothing_to_say(integration, monkeypatch, caplog):
+    batch = SimpleNamespace(keys=["p_0_0"], partition_id="train", tags=[{}])
+    monkeypatch.setattr(step, "_reward_fields", lambda keys, partition: [{"acc": 1.0}])
+    assert step._calls(batch) == {}
+    assert not caplog.records
+    monkeypatch.setattr(step, "_reward_fields", lambda keys, partition: 1 / 0)
+    assert step._calls(batch) == {}
+    assert "what the rewards took is not logged: ZeroDivisionError" in caplog.text
 
 
 WRONG = {

@@ -1,0 +1,51 @@
+"""Finished pieces, kept in a file as they come: an interrupted run goes on with the next."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from soak.parts import Found, Part
+
+ROOT = Path(__file__).parents[2]
+
+
+class Results:
+    """What was found by part and piece; what was found with other sources does not count."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._known: dict[str, Found] = dict(json.loads(line) for line in lines if line.endswith("]"))
+
+    def of_piece(self, name: str, part: Part, piece: int, count: int) -> Found | None:
+        """What one piece found; None if it has not been run."""
+        return self._known.get(_key(name, part, piece, count))
+
+    def add(self, name: str, part: Part, piece: int, count: int, found: Found) -> None:
+        """Remembers a piece, also if the run is interrupted afterwards."""
+        key = _key(name, part, piece, count)
+        self._known[key] = found
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write("\n" + json.dumps([key, found]))  # a line that was cut short ends here
+
+    def of(self, name: str, part: Part, scale: float) -> Found | None:
+        """The sums over all pieces; None while one is missing."""
+        found = [self.of_piece(name, part, piece, count) for piece, count in enumerate(part.pieces(scale))]
+        whole = [numbers for numbers in found if numbers is not None]
+        if len(whole) < len(found):
+            return None
+        names = dict.fromkeys(name for numbers in whole for name in numbers)
+        return {name: sum(numbers.get(name, 0) for numbers in whole) for name in names}
+
+
+def _key(name: str, part: Part, piece: int, count: int) -> str:
+    return f"{name} {piece} of {count}, sources {_digest(part)}"
+
+
+def _digest(part: Part) -> str:
+    places = [ROOT / source for source in part.sources]
+    files = [file for place in places for file in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
