@@ -1,4 +1,4 @@
-"""How far replaced rewards can move the reference of the group at hand, with certainty: no law of the rewards, no chance."""
+"""How far replaced rewards can move the reference of the group at hand, with certainty: it holds for any rewards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reference_range(
         median_b⁻ − C ≤ θ̂' ≤ median_b⁺ + C,   C = ν⁺ K h/(2 D_K W_B)  (`sharp_correction_envelope`)
 
     median_b⁺ is exact: m rewards move a block's center up at most to the root of Σ_kept ψ_c(x − t) + m M_c = 0, its m
-    smallest left out, and the budget is spread over the blocks as is worst. ν⁺ is the largest pooled scale that the same
+    smallest left out, and the budget is spread over the blocks in the worst way. ν⁺ is the largest pooled scale that the same
     budget allows, at most ν_max. Exact for one block; infinite from `breakdown` on, and for references with unbounded
     scores. ν̂ is taken as fixed where it is a pilot or comes from earlier steps.
     """

@@ -1,4 +1,4 @@
-"""`rovrl report`: every table, figure and check of results/paper as one HTML file that asks nothing of the network."""
+"""`rovrl report`: every table, figure and check of results/paper as one HTML file that needs no network."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ examples:
   rovrl stress ratios runs/mine/records --step 18   spikes and bursts of token log-ratios
   rovrl stress alignment                            every method in worlds whose truth is known
   rovrl stress alignment --world spikes --rate 0.25 --group 8 --contrast 0.5
-PATH is a record set of `rovrl train` or of RoVRTrainer(record_dir=...); a verl run is joined by `rovrl.records.join`.
+PATH is a record set of `rovrl train` or of RoVRTrainer(record_dir=...); for verl, `python -m rovrl.records.join` makes one.
 """
 
 

@@ -53,7 +53,7 @@ def tables(sweep: str, rows: Sequence[Run]) -> str:
 
 
 def update_page(sweep: str, page: Path, rows: Sequence[Run]) -> str:
-    """The page's text with the tables of a sweep made anew from `rows`; nothing is written."""
+    """The page's text with the tables of a sweep made again from `rows`; nothing is written."""
     begin, end = (f"<!-- {SWEEPS[sweep].mark}: {word} -->" for word in ("begin", "end"))
     before, _, rest = page.read_text().partition(begin)
     after = rest.partition(end)[2]

@@ -5,7 +5,7 @@
 
 What the claims rest on comes first, seed by seed, then the further tables. Runs live in OUT/runs; what a reader needs of them
 (settings, learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in
-OUT/runs.jsonl. A run with a line there counts as finished, also where its directory is gone: another OUT makes all anew.
+OUT/runs.jsonl. A run with a line there counts as finished, even if its directory is gone: another OUT makes all of them again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _row(order: Order) -> dict[str, Any] | None:
 
 
 def _set_aside_other_runs(out: Path, kept: int) -> None:
-    """Copies OUT/runs.jsonl before it is written anew, if it holds lines that the sweep would not write again."""
+    """Copies OUT/runs.jsonl before it is rewritten, if it holds lines that the sweep would not write again."""
     path, aside = out / "runs.jsonl", out / "runs.before.jsonl"
     if path.exists() and len(path.read_text().splitlines()) > kept:
         shutil.copyfile(path, aside)
