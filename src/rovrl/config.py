@@ -145,7 +145,7 @@ class RatioChannel(_Channel):
     num_blocks: int = 8
     """B, contiguous blocks over a response's valid tokens."""
     min_block: int = 4
-    """The least tokens in a block; a shorter response gets fewer blocks."""
+    """The fewest tokens in a block; a shorter response gets fewer blocks."""
     num_levels: int = 9
     """K, quantile levels of the outer correction."""
     score_width: float = 1.0

@@ -82,7 +82,7 @@ def _variance_shares(info: Explanation) -> list[float]:
 
 
 def _fault_metrics(rejected: Tensor, faults: Faults) -> dict[str, float]:
-    """What was rejected and beyond which thresholds; a threshold or a dispersion that there is not is left out."""
+    """What was rejected and beyond which thresholds; a threshold or a dispersion that does not exist is left out."""
     found = {"rejected": _mean(rejected)}
     for name, side in (("above", faults.above), ("below", faults.below)):
         if math.isfinite(side.threshold):

@@ -165,7 +165,7 @@ def _follow(args: argparse.Namespace) -> int:
 
 
 def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Every run below the path apart from the others: an index in the terminal, a page each; the worst status."""
+    """Every run below the path on its own: an index in the terminal, a page each; the worst status."""
     from rovrl.audit.result import AuditResult
     from rovrl.audit.run import audit_all
     from rovrl.audit.show.summary import index

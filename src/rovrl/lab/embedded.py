@@ -26,7 +26,7 @@ DEFAULT_METHODS = "gspo,rovr-gspo,rovr-gspo-guarded"
 
 
 def run(args: argparse.Namespace, default: argparse.Namespace) -> int:
-    """The whole command; `default` is what `args` would be without a word from the user."""
+    """The whole command; `default` is what `args` would be if the user gave no options."""
     require_packages()
     out = place(args.out, args.resume)
     planned = plan(args, out, default)

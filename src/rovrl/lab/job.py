@@ -1,4 +1,4 @@
-"""One run of the embedded job: one method, one seed, one directory; it can be killed and goes on where it was.
+"""One run of the embedded job: one method, one seed, one directory; a killed run is resumed where it stopped.
 
 config.json        the job, its versions, the digest of the warmed-up weights
 metrics.jsonl      one line per optimizer step

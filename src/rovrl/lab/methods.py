@@ -58,7 +58,7 @@ PEERS = {
 OPEN_CLIP = {"epsilon": 0.9, "epsilon_high": 9.0}
 """No outer clip for GMPO: its clamped tokens keep the weight between exp(-0.4) and exp(0.4) where a clip would act."""
 PER_REWARD = {"multi_objective_aggregation": "normalize_then_sum"}
-"""Each reward function becomes advantages of its own, which are summed up."""
+"""Each reward function gets advantages of its own, which are summed."""
 TOKEN_LEVEL = {"importance_sampling_level": "token", "loss_type": "sapo"}
 
 METHODS: Mapping[str, Method] = {

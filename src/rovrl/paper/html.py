@@ -75,7 +75,7 @@ def overview(checked: Sequence[dict[str, Any]]) -> Html:
     summary = (
         f"{good} of {len(run)} labels agree with the published numbers; {len(checked) - len(run)} need GPUs or were "
         "not run. Simulations agree where every cell lies within the Monte Carlo error of both; stand-ins are streams drawn "
-        "to the published facts, or runs of a small model, and agree within 10 % or by direction, as each check says."
+        "to match the published facts, or runs of a small model, and agree within 10 % or by direction, as each check says."
     )
     return joined([element("h1", TITLE), element("p", summary), html_table(["label", "what", "", "agrees"], lines)])
 

@@ -79,7 +79,7 @@ def _trims(rewards: Array) -> Trims:
                     away[small] = -about[small - 1]
                 if large:
                     np.minimum(away[small], about[n - large], out=away[small])
-            variance[np.isnan(variance)] = np.inf  # squares that overflow are no least variance
+            variance[np.isnan(variance)] = np.inf  # squares that overflow are not the least variance
             low[removed] = variance.argmin(0)
             chosen = low[removed][None]
             deviation[removed] = np.sqrt(np.maximum(np.take_along_axis(variance, chosen, 0)[0], 0.0) / (count - 1))

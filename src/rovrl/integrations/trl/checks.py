@@ -1,4 +1,4 @@
-"""Settings and inputs that would silently do something else, refused or told in a sentence before the first rollout."""
+"""Settings and inputs that would silently do something else, refused or reported in a sentence before the first rollout."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_ratio_channel(config: Any, channel: RatioChannel | None) -> None:
 
 
 def warn_of_fallback(channel: RewardChannel, group: int) -> None:
-    """Tells if groups of this size do not carry the declared budget."""
+    """Warns if groups of this size do not carry the declared budget."""
     text = fallback_sentence(channel, group)
     if text:
         logger.warning(f"num_generations={group} {text}")

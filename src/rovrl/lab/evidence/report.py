@@ -25,7 +25,7 @@ where it stopped and writes this again; `docs/evidence.md` explains it.
 LOGGED = {"clipped": "clip_ratio/region_mean", "gradient": "grad_norm", "disagreement": "rovr/weight_disagreement"}
 """Averages over a run: column -> metric."""
 REJECTED = "rovr/rejected"
-"""Told too where a method of the table rejects."""
+"""Shown as well where a method of the table rejects faults."""
 
 
 def write_report(sweep: str, out: Path, rows: Sequence[Run]) -> Path:

@@ -34,7 +34,7 @@ PAGE = Path("docs/evidence.md")
 def run(args: argparse.Namespace) -> int:
     """Trains what is missing of a sweep, then collects and writes its report."""
     if args.sweep not in SWEEPS:
-        raise RovrlError(f"--sweep {args.sweep!r} is not known; there is {', '.join(SWEEPS)}")
+        raise RovrlError(f"--sweep {args.sweep!r} is not known; choose one of {', '.join(SWEEPS)}")
     require_packages()
     out = Path(args.out) if args.out else SWEEPS[args.sweep].results
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
