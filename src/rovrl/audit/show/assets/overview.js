@@ -52,7 +52,7 @@ function functionsTable(doc, show) {
     el("div", { class: "scroll", tabindex: 0, role: "group", "aria-labelledby": "functions-title" }, el("table", {},
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "function"), columns.map(([title, , full]) => el("th", { scope: "col", title: full }, title)))),
       el("tbody", {}, functions.map((f) => el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", title: "show it over the steps", onclick: () => show(`function:${f.name}`) }, el("bdi", {}, f.name))), columns.map(([, value]) => el("td", {}, value(f)))))))),
-    el("p", { class: "muted small" }, weighted ? "The reward is the weighted sum of these. A function with a small share of the variance hardly moves the policy, whatever its mean does." : "The reward is no weighted sum of these columns, so no shares of its variance are given."),
+    el("p", { class: "muted small" }, weighted ? "The reward is the weighted sum of these. A function with a small share of the variance hardly moves the policy, whatever its mean does." : "The reward is not a weighted sum of these columns, so no shares of its variance are given."),
   ];
 }
 
