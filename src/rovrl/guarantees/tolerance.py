@@ -22,8 +22,8 @@ from rovrl.resolved import Resolved
 from rovrl.robust.blocks import Blocks
 from rovrl.scales import is_adaptive
 
-PIECE = 256
-"""Groups searched at a time."""
+PIECE = 2**13
+"""Rewards searched at a time, in whole groups."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def tolerance(
     used = {m: partitions[m] for m, _, _ in found}
     settings = Resolved.of([values[at] for _, _, at in found], used, channel, "credit", None)
     for (m, which, at), factor in settings.by_unit(found, None):
-        for some, rewards in zip(which.split(PIECE), values[at].split(PIECE), strict=True):
+        few = max(PIECE // m, 1)
+        for some, rewards in zip(which.split(few), values[at].split(few), strict=True):
             parts.append((some, *_certify(rewards, used[m][0], settings.for_groups(m, factor), r)))
     index, change, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
     order = index.argsort()
