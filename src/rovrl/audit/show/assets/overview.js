@@ -56,11 +56,12 @@ function functionsTable(doc, show) {
   ];
 }
 
-function certificateParts(c) {
+function certificateParts(c, tolerated) {
   const words = { holds: "good", unknown: "warn", violated: "bad" };
   return [el("h2", { id: "certificate-title" }, "What this group size can certify"),
     c === null ? el("p", { class: "muted" }, "No group has two finite rewards.") : [
       el("p", {}, c.sentence),
+      tolerated === null ? null : el("p", { id: "tolerated" }, tolerated),
       el("p", { class: "muted" }, `Largest advantage of one response: ${number(c.grpo_bound)} under GRPO` + (c.credit_bound === null ? "." : `, ${number(c.credit_bound)} under bounded credit.`) + " Both are bounded; what one reward can destroy under GRPO is the contrast of the others."),
       el("details", { class: "premises-box" }, el("summary", {}, `What that rests on: ${c.premises.length} assumptions`),
         el("ul", { class: "premises" }, c.premises.map((p) => el("li", {}, el("span", { class: `chip ${words[p.status]}` }, p.status), " ", p.statement, el("br", {}), el("span", { class: "muted small" }, p.why))))),
