@@ -159,5 +159,6 @@ def print_labels(rows: Sequence[Row]) -> None:
     beyond = [title(row.method) for row in rows if METHODS[row.method].beyond_paper]
     if beyond:
         print(
-            f"Beyond the paper, whose own settings are RoVR-GSPO's: {'; '.join(beyond)} (docs/faults.md, docs/adaptive.md)."
+            f"Beyond the paper, whose own settings are RoVR-GSPO's: {'; '.join(beyond)} "
+            "(docs/faults.md, docs/adaptive.md, docs/rollouts.md)."
         )

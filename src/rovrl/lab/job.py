@@ -59,6 +59,10 @@ class Job:
             raise RovrlError(f"model {self.model!r} is not known; choose one of {', '.join(WORLDS)}")
         if self.reward not in KINDS:
             raise RovrlError(f"reward {self.reward!r} is not known; choose one of {', '.join(KINDS)}")
+        if METHODS[self.method].recomputes and self.rollout is None:
+            raise RovrlError(
+                f"method {self.method} is for responses of a copy in another precision: add --rollout bfloat16 or int8"
+            )
         for text in self.contamination:
             parse(text)
         if self.group < 2:

@@ -76,7 +76,7 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
         reward_transform=corrupt,
     )
     trainer.remove_callback(transformers.PrinterCallback)
-    trainer.rollout_precision = job.rollout
+    trainer.rollout_precision, trainer.recomputes = job.rollout, METHODS[job.method].recomputes
     for callback in callbacks:
         if isinstance(callback, Watch):
             callback.trainer = trainer

@@ -8,7 +8,7 @@ from typing import Any
 
 from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
 from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
-from rovrl.config import RatioChannel, RewardChannel
+from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
 from rovrl.credit import FORMULAS
 from rovrl.partition import fallback_sentence
 
@@ -68,6 +68,31 @@ def check_ratio_channel(config: Any, channel: RatioChannel | None) -> None:
         raise ValueError(
             "use_liger_kernel=True can replace the loss that the ratio channel works in: leave it out (TRL: "
             "model_init_kwargs={'use_kernels': True}), or set ratio_channel=None"
+        )
+
+
+def check_rollout_correction(config: Any, correction: RolloutCorrection | None) -> None:
+    """A ValueError if another setting contradicts the rollout correction."""
+    if correction is None:
+        return
+    if config.loss_type == "vespo":
+        raise ValueError(
+            "loss_type='vespo' uses token ratios of its own instead of a weight: leave rollout_correction out, and choose "
+            "vllm_importance_sampling_mode"
+        )
+    if config.use_vllm and not config.vllm_importance_sampling_correction:
+        raise ValueError(
+            "vllm_importance_sampling_correction=False contradicts rollout_correction: leave one of the two out (without both, "
+            "TRL's own correction acts)"
+        )
+
+
+def check_sampler(args: Any, brings_log_probs: bool) -> None:
+    """A ValueError if a rollout correction is asked for and nobody will tell the sampler's log-probabilities."""
+    if args.rollout_correction is not None and not (args.use_vllm or brings_log_probs):
+        raise ValueError(
+            "rollout_correction needs the log-probabilities of the engine that sampled: set use_vllm=True, or return them as "
+            "'logprobs' from rollout_func. TRL's own generation is the policy itself, with nothing to correct"
         )
 
 

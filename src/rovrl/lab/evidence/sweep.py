@@ -27,8 +27,8 @@ from rovrl.lab.job import Job, finished
 from rovrl.lab.pool import Order, run_all
 from rovrl.output.files import read_lines, write_lines, write_text
 
-PAGE = Path("docs/evidence.md")
-"""In the repository, the page that explains the results is kept in step with them."""
+PAGE, ROLLOUTS_PAGE = Path("docs/evidence.md"), Path("docs/rollouts.md")
+"""In the repository, the pages that explain the results are kept in step with them."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,11 +77,13 @@ def collect(out: Path, orders: Sequence[Order], kept: dict[Path, dict[str, Any]]
 
 def report(name: str, out: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Writes the tables and curves that the runs allow; in the repository also the page that explains them."""
-    from rovrl.lab.evidence.report import update_page, write_report
+    from rovrl.lab.evidence.report import update_page, update_rollouts, write_report
 
     write_report(name, out, rows)
     if out == SWEEPS[name].results and PAGE.exists():
         write_text(PAGE, update_page(name, PAGE, rows))
+        if name == "evidence" and ROLLOUTS_PAGE.exists():
+            write_text(ROLLOUTS_PAGE, update_rollouts(ROLLOUTS_PAGE, rows))
 
 
 def _row(order: Order) -> dict[str, Any] | None:
