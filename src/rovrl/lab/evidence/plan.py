@@ -124,6 +124,14 @@ MAIN = (
     ),
 )  # fmt: skip
 """What the claims rest on; run first."""
+ELSEWHERE = (
+    Table(TOOLS_SPIKED, SHORT, pairs=BESIDE_WINSOR),
+    Table(TOOLS_THIRTY, SHORT, pairs=BESIDE_WINSOR),
+    Table(TOOLS_CLEAN, SHORT, pairs=BESIDE_WINSOR),
+    Table(ANOTHER_SPIKED, SHORT, pairs=BESIDE_WINSOR),
+    Table(ANOTHER_CLEAN, SHORT, pairs=BESIDE_WINSOR),
+)
+"""Another task, another start."""
 PLACEMENT = (
     Table(SPIKED, ABLATION, 5, CHANNELS, "channels apart"),
     Table(CLEAN, ABLATION, 5, CHANNELS, "channels apart"),
@@ -133,9 +141,6 @@ PER_REWARD = "rovr-gspo-per-reward"
 FURTHER = (
     Table(SEVERAL, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
     Table(SEVERAL_CLEAN, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
-    Table(TOOLS_SPIKED, SHORT, pairs=BESIDE_WINSOR),
-    Table(TOOLS_THIRTY, SHORT, pairs=BESIDE_WINSOR),
-    Table(TOOLS_CLEAN, SHORT, pairs=BESIDE_WINSOR),
     Table(TWENTY, SHORT, pairs=BESIDE_WINSOR),
     Table(VARIED, SHORT, pairs=BESIDE_WINSOR),
     Table(BY_PROMPT, SHORT, pairs=BESIDE_WINSOR),
@@ -143,8 +148,6 @@ FURTHER = (
     Table(SMALL, SHORT, pairs=BESIDE_WINSOR),
     Table(UPWARD, SHORT, pairs=BESIDE_WINSOR),
     Table(FIVE, SHORT, pairs=BESIDE_WINSOR),
-    Table(ANOTHER_SPIKED, SHORT, pairs=BESIDE_WINSOR),
-    Table(ANOTHER_CLEAN, SHORT, pairs=BESIDE_WINSOR),
     Table(
         MISMATCH, ("gspo", "softrovr", "rovr-gspo", GUARDED),
         pairs=against(["rovr-gspo", GUARDED], ["softrovr"]),
@@ -179,7 +182,10 @@ LANGUAGE_MODEL = (
 
 SWEEPS: Mapping[str, Sweep] = {
     "evidence": Sweep(
-        (MAIN, PLACEMENT, FURTHER, ROLLOUTS), Path("results/embedded"), "Runs of the embedded tasks", "tables"
+        (MAIN, ELSEWHERE, PLACEMENT, FURTHER, ROLLOUTS),
+        Path("results/embedded"),
+        "Runs of the embedded tasks",
+        "tables",
     ),
     "smollm2": Sweep((LANGUAGE_MODEL,), Path("results/smollm2-words"), "Runs of SmolLM2-135M-Instruct", "smollm2"),
 }
