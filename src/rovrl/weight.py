@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -11,9 +9,12 @@ from torch import Tensor
 from rovrl.config import RatioChannel
 from rovrl.robust.centers import as_working
 from rovrl.robust.fused.autograd import soft_packed, soft_rows
-from rovrl.robust.kernels import kernel_for
-from rovrl.robust.soft import SOLUTIONS, contiguous_layout
-from rovrl.robust.solve import masked_median
+from rovrl.robust.soft.layout import contiguous_layout, row_unit
+from rovrl.robust.soft.packed import check_bounds, padded
+from rovrl.robust.soft.unrolled import unrolled
+
+SOLUTIONS = {"implicit": soft_rows, "unrolled": unrolled}
+"""RatioChannel.gradient -> the map of rows."""
 
 
 def soft_rovr(
@@ -30,28 +31,13 @@ def soft_rovr(
     """
     log_ratios = _checked(log_ratios, mask)
     RatioChannel.check(channel)
-    shape = log_ratios.shape[:-1]
+    shape = log_ratios.shape
     if log_ratios.numel() == 0:
         return log_ratios.sum(-1)
-    kernel = kernel_for(log_ratios)
+    rows = (-1, shape[-1])
+    keep = None if mask is None else mask.bool().reshape(rows)
     with torch.autocast(log_ratios.device.type, enabled=False):
-        if kernel != "eager" and channel.gradient == "implicit":
-            rows = (-1, log_ratios.shape[-1])
-            keep = None if mask is None else mask.bool().reshape(rows)
-            return soft_rows(log_ratios.reshape(rows), keep, channel, kernel).reshape(shape)
-        mask = _full(log_ratios, mask)
-        x = torch.where(mask, log_ratios, 0.0).flatten(0, -2) if shape else torch.where(mask, log_ratios, 0.0)[None]
-        keep = mask.flatten(0, -2) if shape else mask[None]
-        unit = token_scale(x.detach(), keep, channel) if channel.units == "robust" else None
-        solution = SOLUTIONS[channel.gradient]
-        wide = _precise(x)
-        if unit is None:
-            value = solution(wide, keep, channel)
-        else:
-            unit = unit.to(wide.dtype)
-            value = unit * solution(wide / unit.unsqueeze(-1), keep, channel)
-        value = torch.where(keep.any(-1), value, 0.0).to(x.dtype)
-    return value.reshape(shape)
+        return SOLUTIONS[channel.gradient](log_ratios.reshape(rows), keep, channel).reshape(shape[:-1])
 
 
 def soft_rovr_packed(
@@ -69,18 +55,11 @@ def soft_rovr_packed(
             f"{log_ratios.dtype} {tuple(log_ratios.shape)} and {cu_seqlens.dtype} {tuple(cu_seqlens.shape)}"
         )
     log_ratios, bounds = as_working(log_ratios), cu_seqlens.to(log_ratios.device, torch.int64)
-    if bounds.device.type == "cpu":  # elsewhere the check would stall the device
-        _check_bounds(bounds, len(log_ratios))
-    kernel = kernel_for(log_ratios)
-    if kernel == "eager" or channel.gradient == "unrolled":
-        place = torch.arange(int(bounds.diff().max()) if len(bounds) > 1 else 0, device=bounds.device)
-        mask = place < bounds.diff().unsqueeze(-1)
-        if mask.numel() == 0:
-            return log_ratios.sum() * torch.zeros_like(bounds[1:], dtype=log_ratios.dtype)
-        padded = log_ratios[torch.where(mask, bounds[:-1].unsqueeze(-1) + place, 0)]
-        return soft_rovr(padded, mask, channel)
-    with torch.autocast(log_ratios.device.type, enabled=False):
-        return soft_packed(log_ratios, bounds, channel, kernel)
+    if channel.gradient == "implicit":
+        with torch.autocast(log_ratios.device.type, enabled=False):
+            return soft_packed(log_ratios, bounds, channel)
+    check_bounds(bounds, len(log_ratios))
+    return soft_rovr(*padded(log_ratios, bounds), channel)
 
 
 def gspo_mean(
@@ -96,18 +75,9 @@ def gspo_mean(
 def token_scale(
     x: Float[Tensor, "seq token"], mask: Bool[Tensor, "seq token"], channel: RatioChannel
 ) -> Float[Tensor, " seq"]:
-    """The unit of units="robust": the median over blocks of √(π/2)·(mean absolute deviation), at least scale_floor.
-
-    Not in the paper. The median over blocks ignores a burst; the mean deviation inside a block, unlike a median one, is
-    not zero where a few tokens carry all the movement. In this unit SoftRoVR is scale equivariant as well.
-    """
+    """The unit of units="robust" for each row of tokens: `row_unit` of the channel's blocks."""
     layout = contiguous_layout(mask, channel.num_blocks, channel.min_block)
-    values = layout.gather(x)
-    keep = layout.mask.to(x.dtype)
-    sizes = layout.sizes.clamp(min=1).to(x.dtype)
-    mean = (values * keep).sum(-1) / sizes
-    deviation = ((values - mean.unsqueeze(-1)).abs() * keep).sum(-1) / sizes
-    return (math.sqrt(math.pi / 2) * masked_median(deviation, layout.sizes > 0)).clamp(min=channel.scale_floor)
+    return row_unit(layout.gather(x), layout, channel.scale_floor)
 
 
 def _checked(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
@@ -130,15 +100,3 @@ def _checked(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
 
 def _full(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
     return torch.ones_like(log_ratios, dtype=torch.bool) if mask is None else mask.bool()
-
-
-def _check_bounds(bounds: Tensor, tokens: int) -> None:
-    if int(bounds[0]) != 0 or int(bounds[-1]) != tokens or bool((bounds.diff() < 0).any()):
-        raise ValueError(
-            f"cu_seqlens must rise from 0 to the number of tokens, {tokens}, not {bounds[:4].tolist()} ... {int(bounds[-1])}"
-        )
-
-
-def _precise(x: Tensor) -> Tensor:
-    """float64 where the device has it: the clip band is 3e-4 wide, and a float32 sum over a long response shows in it."""
-    return x if x.device.type == "mps" else x.double()

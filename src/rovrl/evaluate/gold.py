@@ -12,7 +12,7 @@ from rovrl.tasks.data import Row
 from rovrl.tasks.verify import Verdict, shared_pool
 
 OnDone = Callable[[int], object]
-"""Called with how many more entries have been judged."""
+"""Told how many more entries are judged."""
 
 
 class Check(NamedTuple):

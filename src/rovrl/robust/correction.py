@@ -66,8 +66,14 @@ def composite(
     num_levels = steps.shape[-1]
     used = sizes > 0
     excess = torch.where(used, steps.sum(-1) - 0.5 * num_levels, 0.0).sum(-1)
-    weight = quantile_grid(num_levels).density * sizes.sqrt().sum(-1)  # D_K W_B
-    return scale / (weight + regularizer) * excess
+    return scale / composite_weight(sizes, num_levels, regularizer) * excess
+
+
+def composite_weight(
+    sizes: Float[Tensor, "*#batch block"], num_levels: int, regularizer: float = 0.0
+) -> Float[Tensor, "*#batch"]:
+    """D_K W_B, W_B = Σ_b √n_b, the denominator of eq:rovr, plus the regularizer."""
+    return quantile_grid(num_levels).density * sizes.sqrt().sum(-1) + regularizer
 
 
 def tie_width(

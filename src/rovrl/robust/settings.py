@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -80,11 +80,6 @@ class SoftSettings(Settings, Protocol):
         ...
 
     @property
-    def iterations(self) -> int:
-        """S, solver steps of the unrolled center."""
-        ...
-
-    @property
     def regularizer(self) -> float:
         """Added to denominators."""
         ...
@@ -93,3 +88,29 @@ class SoftSettings(Settings, Protocol):
     def units(self) -> str:
         """ "absolute" or "robust"."""
         ...
+
+
+@runtime_checkable
+class UnrolledSettings(SoftSettings, Protocol):
+    """What its unrolled form needs besides."""
+
+    @property
+    def iterations(self) -> int:
+        """S, solver steps."""
+        ...
+
+
+class SoftNumbers(NamedTuple):
+    """`SoftSettings` as plain numbers and a word, in the order in which the operator takes them."""
+
+    num_blocks: int
+    min_block: int
+    num_levels: int
+    score_width: float
+    temperature: float
+    median_width: float
+    curvature_floor: float
+    scale_floor: float
+    scale_cap: float
+    regularizer: float
+    units: str

@@ -15,7 +15,8 @@ from torch import Tensor
 from rovrl.config import RatioChannel
 from rovrl.diagnostics import branch_flips, displacement
 from rovrl.robust.centers import sandwich_scale, smooth_median
-from rovrl.robust.soft import contiguous_layout, outer_map
+from rovrl.robust.soft.layout import contiguous_layout
+from rovrl.robust.soft.outer import outer_map
 from rovrl.robust.solve import m_root
 from rovrl.weight import gspo_mean, soft_rovr
 

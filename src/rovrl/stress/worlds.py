@@ -18,7 +18,7 @@ GLOBAL_SD = 1.165
 
 @dataclass(frozen=True)
 class Knobs:
-    """What a user can set."""
+    """What a user may turn."""
 
     prompts: int = 256
     group: int = 16

@@ -35,14 +35,7 @@ LEARNING: tuple[Mutant, ...] = (
     *mutants(
         "weight.py",
         "unit/test_weight.py",
-        ("math.sqrt(math.pi / 2) * masked_median", "math.sqrt(math.pi) * masked_median"),
         (".sum(-1) / mask.sum(-1).clamp(min=1)", ".sum(-1) / mask.sum(-1).clamp(min=9)"),
-        ("value = unit * solution(", "value = solution("),
-    ),
-    *mutants(
-        "weight.py",
-        "gradient/test_soft_rovr.py",
-        ("token_scale(x.detach(), keep", "token_scale(x, keep"),
     ),
     *mutants(
         "loss.py",

@@ -1,4 +1,4 @@
-"""Which of ms-swift's settings the two channels rule out."""
+"""What of ms-swift's settings the two channels rule out."""
 
 from __future__ import annotations
 

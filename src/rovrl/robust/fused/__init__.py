@@ -1,1 +1,1 @@
-"""What stands between torch and the compiled kernels: tensors in, tensors out, and the derivative."""
+"""SoftRoVR at convergence as one function of torch: which kernel computes it, its derivative, and the operator for graphs."""
