@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for editors and type checkers; at run time each name is imported when it is first asked for
     from rovrl import baselines, diagnostics, guarantees
     from rovrl.advantage import ADVANTAGES, explain, grouped_advantages
-    from rovrl.config import RatioChannel, RewardChannel
+    from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
     from rovrl.diagnostics import contrast
     from rovrl.errors import RovrlError
     from rovrl.loss import clip_branch, clipped_objective
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time each name is imp
     from rovrl.robust.centers import m_center
     from rovrl.robust.location import REFERENCES
     from rovrl.robust.scale import LaggedScale
+    from rovrl.rollout import ROLLOUT_CORRECTIONS, rollout_weights
     from rovrl.run import RewardRun
     from rovrl.weight import soft_rovr
 
@@ -33,11 +34,13 @@ __version__ = "0.1.0"
 __all__ = [
     "ADVANTAGES",
     "REFERENCES",
+    "ROLLOUT_CORRECTIONS",
     "Blocks",
     "LaggedScale",
     "RatioChannel",
     "RewardChannel",
     "RewardRun",
+    "RolloutCorrection",
     "RovrlError",
     "baselines",
     "clip_branch",
@@ -48,6 +51,7 @@ __all__ = [
     "grouped_advantages",
     "guarantees",
     "m_center",
+    "rollout_weights",
     "rovr",
     "soft_rovr",
 ]
@@ -55,7 +59,7 @@ __all__ = [
 _MODULES = ("audit", "baselines", "diagnostics", "guarantees", "integrations", "records", "tasks")
 _HOMES = {
     "advantage": ("ADVANTAGES", "explain", "grouped_advantages"),
-    "config": ("RatioChannel", "RewardChannel"),
+    "config": ("RatioChannel", "RewardChannel", "RolloutCorrection"),
     "diagnostics": ("contrast",),
     "errors": ("RovrlError",),
     "loss": ("clip_branch", "clipped_objective"),
@@ -63,6 +67,7 @@ _HOMES = {
     "robust.centers": ("m_center",),
     "robust.location": ("REFERENCES",),
     "robust.scale": ("LaggedScale",),
+    "rollout": ("ROLLOUT_CORRECTIONS", "rollout_weights"),
     "run": ("RewardRun",),
     "weight": ("soft_rovr",),
 }

@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""
 RESUMABLE = ("train", "eval", "paper")
-"""Commands that go on where they were stopped."""
+"""Commands that can be resumed where they were stopped."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

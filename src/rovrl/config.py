@@ -1,10 +1,10 @@
-"""The two channels' settings: each field is a word, with the paper's symbol and default beside it."""
+"""Settings of the two channels and the rollout correction: each field is a word, the paper's symbol and default beside it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
 from rovrl.errors import did_you_mean
@@ -145,7 +145,7 @@ class RatioChannel(_Channel):
     num_blocks: int = 8
     """B, contiguous blocks over a response's valid tokens."""
     min_block: int = 4
-    """The least tokens in a block; a shorter response gets fewer blocks."""
+    """The fewest tokens in a block; a shorter response gets fewer blocks."""
     num_levels: int = 9
     """K, quantile levels of the outer correction."""
     score_width: float = 1.0
@@ -178,3 +178,37 @@ class RatioChannel(_Channel):
         self._non_negative("regularizer")
         self._require("gradient", '"implicit" or "unrolled"', self.gradient in ("implicit", "unrolled"))
         self._require("units", '"absolute" or "robust"', self.units in ("absolute", "robust"))
+
+
+ROLLOUT_STATISTICS = ("token", "sum", "mean", "soft_rovr")
+ROLLOUT_TREATMENTS = ("truncate", "mask", "reject")
+
+
+@dataclass(frozen=True)
+class RolloutCorrection(_Channel):
+    """log π_old - log π_rollout of every token -> weights of the loss, where another engine or precision sampled.
+
+    Not in the paper; docs/rollouts.md. `rovrl.ROLLOUT_CORRECTIONS` holds those that have a name.
+    """
+
+    statistic: Literal["token", "sum", "mean", "soft_rovr"] = "soft_rovr"
+    """Whose exponential is the ratio ρ: each token's log-ratio, their sum, their mean (ρ is a geometric mean), SoftRoVR."""
+    treatment: Literal["truncate", "mask", "reject"] = "truncate"
+    """The weight: ρ clipped to [low, high]; ρ inside and 0 outside; 1 inside and 0 outside."""
+    low: float = 0.0
+    """The least ratio that is trusted."""
+    high: float = 2.0
+    """The largest ratio that is trusted."""
+    ratio_channel: RatioChannel = field(default_factory=RatioChannel)
+    """SoftRoVR's settings; a mapping of its fields will do."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.ratio_channel, Mapping):
+            object.__setattr__(self, "ratio_channel", RatioChannel.from_dict(self.ratio_channel))
+        self._require("ratio_channel", "a RatioChannel", isinstance(self.ratio_channel, RatioChannel))
+        for name, words in (("statistic", ROLLOUT_STATISTICS), ("treatment", ROLLOUT_TREATMENTS)):
+            self._require(name, f"one of {', '.join(words)}", getattr(self, name) in words)
+        self._require(
+            "low", "between 0 and 1, the ratio of engines that agree", _is_number(self.low) and 0 <= self.low <= 1
+        )
+        self._require("high", "a finite number of at least 1", _is_number(self.high) and self.high >= 1)

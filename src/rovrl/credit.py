@@ -23,7 +23,7 @@ from rovrl.scales import ADAPTIVE_FLOOR, ADAPTIVE_LEAST
 GRPO_EPSILON = 1e-6
 """Added to GRPO's standard deviation, and under the root of the center-only variant (sec:reward_contamination)."""
 UNKNOWN_FLOOR = 1.0
-"""The adaptive floor of leave-one-out where the others are all equal: nothing but the response's own reward tells a scale."""
+"""The adaptive floor of leave-one-out where the others are all equal: nothing but the response's own reward shows a scale."""
 MAX_LOO_ELEMENTS = 1 << 24
 """Leave-one-out holds G copies of each group; larger batches are cut into pieces of this many numbers."""
 

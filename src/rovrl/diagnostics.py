@@ -36,6 +36,9 @@ METRICS: dict[str, str] = {
     "clip_lower": "share of responses on the lower clipped branch",
     "branch_moved": "share of responses whose clip branch SoftRoVR changed against the mean",
     "margin": "mean distance of the log weight to the nearer clip boundary",
+    "rollout_gap": "mean over tokens of |log-probability of the old policy - that of the engine that sampled|",
+    "rollout_weight": "mean over tokens of the weight that the rollout correction gives them",
+    "rollout_left_out": "share of tokens whose weight by the rollout correction is 0",
 }
 """Name (without the prefix `rovr/`) -> what it is; docs/metrics.md says what a healthy run shows."""
 

@@ -34,7 +34,7 @@ class Explanation:
     scale: Float[Tensor, " g"]
     """The divisor of the advantages."""
     nu: Float[Tensor, " g"]
-    """ν̂ of the reference; 0 where one block, another reference than RoVR or another method needs none."""
+    """ν̂ of the reference; 0 where one block, a reference other than RoVR or another method needs none."""
     unit: Float[Tensor, " g"]
     """The unit of adaptive credit over the common one: `channel`'s adaptive bound and floor times this; 1 as a rule."""
     fallback: Bool[Tensor, " g"]

@@ -82,7 +82,7 @@ def _variance_shares(info: Explanation) -> list[float]:
 
 
 def _fault_metrics(rejected: Tensor, faults: Faults) -> dict[str, float]:
-    """What was rejected and beyond which thresholds; a threshold or a dispersion that there is not is left out."""
+    """What was rejected and beyond which thresholds; a threshold or a dispersion that does not exist is left out."""
     found = {"rejected": _mean(rejected)}
     for name, side in (("above", faults.above), ("below", faults.below)):
         if math.isfinite(side.threshold):
@@ -144,6 +144,24 @@ def weight_metrics(
     if moved > MOVED * count:
         found["weight_disagreement"] = total["weight_shift"] / moved
     return {metric(name): value for name, value in found.items()}
+
+
+def rollout_metrics(
+    weights: Tensor, log_ratios: Tensor, mask: Tensor, reduce: Callable[[Tensor], Tensor] = lambda sums: sums
+) -> dict[str, float]:
+    """What a rollout correction did to one batch, `rovr/<name>` -> value: means over the tokens that the mask keeps.
+
+    `weights` as `rovrl.rollout_weights` returns them; `log_ratios` are log π_old - log π_rollout, NaN where there is none.
+    """
+    weights = weights.expand_as(log_ratios)
+    parts = {
+        "rollout_gap": log_ratios.nan_to_num().abs()[mask],
+        "rollout_weight": weights[mask],
+        "rollout_left_out": weights[mask] == 0,
+    }
+    sums = [torch.ones_like(weights)[mask].sum(), *(part.sum().float() for part in parts.values())]
+    count, *totals = reduce(torch.stack(sums)).tolist()
+    return {metric(name): total / count for name, total in zip(parts, totals, strict=True)} if count else {}
 
 
 def _weighted(found: list[dict[str, float]], weights: list[float]) -> dict[str, float]:

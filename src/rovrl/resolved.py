@@ -21,7 +21,7 @@ class Resolved:
     common: RewardChannel
     by_size: dict[int, RewardChannel]
     factors: list[Tensor]
-    """Of each group of each bucket, its unit over the common one; empty if there is one unit."""
+    """For each bucket, the unit of each group over the common one; empty if there is one unit."""
 
     @classmethod
     def of(

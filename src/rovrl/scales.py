@@ -35,7 +35,7 @@ class Scales(NamedTuple):
     spread: float
     """The spread of the groups in the commonest unit, or in the one nearest to earlier steps; 0 where nothing is adaptive."""
     factors: list[Float[Tensor, " group"]]
-    """Of each group of each matrix, the spread of its own unit over that: 1 unless a batch mixes units."""
+    """For each matrix, the spread of each group's own unit over that: 1 unless a batch mixes units."""
 
 
 class StepScales(NamedTuple):
@@ -44,7 +44,7 @@ class StepScales(NamedTuple):
     scale: float
     spread: float
     factors: Float[Tensor, " g"]
-    """Of each group, the spread of its own unit over `spread`."""
+    """For each group, the spread of its own unit over `spread`."""
 
 
 def is_adaptive(channel: RewardChannel) -> bool:

@@ -6,6 +6,7 @@ import textwrap
 import pytest
 import torch
 
+import rovrl
 from rovrl.baselines import OBJECTIVES
 from rovrl.weight import gspo_mean
 
@@ -66,3 +67,43 @@ def test_sapo_is_the_gate_of_trls_loss(batch):
     tau = torch.where(advantages > 0, 1.0, 1.05).double().unsqueeze(1)
     gate = torch.sigmoid(tau * ((new - old).exp() - 1)) * 4 / tau * advantages.unsqueeze(1)
     torch.testing.assert_close(OBJECTIVES["sapo"](new - old, advantages, mask), gspo_mean(gate, mask))
+
+
+def verl_presets():
+    """name -> verl's own preset of it."""
+    config = pytest.importorskip("verl.trainer.config.algorithm").RolloutCorrectionConfig
+    return {
+        "tis": config.decoupled_token_is(),
+        "tis_sequence": config.decoupled_seq_is(),
+        "icepop": config.decoupled_token_icepop(),
+        "geometric": config.decoupled_geo_rs(),
+    }
+
+
+@pytest.mark.parametrize("name", ["tis", "tis_sequence", "icepop", "geometric"])
+def test_the_rollout_corrections_with_their_bounds_are_verls_presets(name):
+    helper = pytest.importorskip("verl.trainer.ppo.rollout_corr_helper")
+    preset, generator = verl_presets()[name], torch.Generator().manual_seed(3)
+    mask = torch.arange(12) < torch.tensor([12, 9, 1, 12, 5, 7]).unsqueeze(1)
+    scale = torch.tensor([0.5, 0.5, 2.0, 0.001, 0.0005, 0.5]).unsqueeze(1)
+    log_ratios = scale * torch.randn(6, 12, generator=generator)
+    if preset.rollout_is:
+        kinds = (preset.rollout_is, preset.rollout_is_threshold)
+        theirs, _ = helper.compute_rollout_correction_weights(log_ratios, mask.float(), *kinds)
+    else:
+        kinds = (preset.rollout_rs, preset.rollout_rs_threshold)
+        theirs, _ = helper.compute_rollout_rejection_mask(log_ratios, mask.float(), *kinds)
+    torch.testing.assert_close(rovrl.rollout_weights(log_ratios, mask, name) * mask, theirs)
+    bounds = {2.0, 0.0} & set(theirs[mask].tolist())
+    assert bounds  # they act
+    assert set(theirs[mask].tolist()) > bounds  # and not everywhere
+
+
+def test_mis_is_verls_sequence_weight_with_its_rejection_of_what_lies_above():
+    helper = pytest.importorskip("verl.trainer.ppo.rollout_corr_helper")
+    mask, generator = torch.ones(8, 6), torch.Generator().manual_seed(4)
+    log_ratios = 0.5 * torch.randn(8, 6, generator=generator)
+    weights, _ = helper.compute_rollout_correction_weights(log_ratios, mask, "sequence", 2.0)
+    kept, _ = helper.compute_rollout_rejection_mask(-log_ratios, mask, "seq_sum_k1", "1e-9_2.0")  # its k1 is -log ρ
+    torch.testing.assert_close(rovrl.rollout_weights(log_ratios, None, "mis").expand(8, 6), weights * kept)
+    assert 0 < kept[:, 0].sum() < 8

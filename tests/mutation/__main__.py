@@ -13,11 +13,13 @@ import time
 from collections.abc import Sequence
 
 from mutation.mutant import Mutant
-from mutation.run import KILLED, ROOT, SOURCE, SURVIVED, Broken, Copy, Results, copied
+from mutation.results import Results, count, page, summary
+from mutation.run import ROOT, SOURCE, Broken, Copy, copied
 from mutation.table import TABLE
 
 LEAST = 0.95
 RESULTS = ROOT / "build" / "mutation.jsonl"
+PAGE = ROOT / "docs" / "mutation.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,54 +27,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutation", description=__doc__)
     parser.add_argument("--sample", type=int, metavar="N", help="N of them, drawn at random (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
+    parser.add_argument("--only", metavar="WORD", help="those whose file or formula holds the word")
     parser.add_argument("--minutes", type=float, help="start no further mutant after this time")
     parser.add_argument("--unchecked", action="store_true", help="trust that the tests pass without a mutant")
+    parser.add_argument("--write", action="store_true", help=f"put the result into {PAGE.relative_to(ROOT)}")
     args = parser.parse_args(arguments)
-    chosen = TABLE if args.sample is None else random.Random(args.seed).sample(TABLE, min(args.sample, len(TABLE)))
+    if args.write and (args.sample is not None or args.only):
+        parser.error("--write is about the whole table, not about some of it")
+    chosen = [mutant for mutant in TABLE if (args.only or "") in mutant.name]
+    if args.sample is not None:
+        chosen = random.Random(args.seed).sample(chosen, min(args.sample, len(chosen)))
     results = Results(RESULTS)
     try:
         for mutant in TABLE:
             mutant.planted((SOURCE / "rovrl" / mutant.file).read_text())
-        with copied() as copy:
-            _run(chosen, results, copy, args.minutes, args.unchecked)
+        _run(chosen, results, args.minutes, args.unchecked)
     except (Broken, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return _summary(chosen, results)
+    if args.write:
+        PAGE.write_text(page(PAGE.read_text(), chosen, results))
+    print("\n" + summary(chosen, results))
+    killed, tried = count(chosen, results)
+    return int(tried < len(chosen) or killed < LEAST * tried)
 
 
-def _run(chosen: Sequence[Mutant], results: Results, copy: Copy, minutes: float | None, unchecked: bool) -> None:
-    start, left = time.monotonic(), [mutant for mutant in chosen if results[mutant] is None]
-    if left and not unchecked:
-        print(f"the tests without a mutant, for {len(left)} mutants", flush=True)
-        copy.check(left)
+def _run(chosen: Sequence[Mutant], results: Results, minutes: float | None, unchecked: bool) -> None:
+    left = [mutant for mutant in chosen if results[mutant] is None]
+    if not left:
+        return
+    with copied(engines=any(mutant.file.startswith("integrations/") for mutant in left)) as copy:
+        if not unchecked:
+            print(f"the tests without a mutant, for {len(left)} mutants", flush=True)
+            copy.check(left)
+        _try(left, results, copy, minutes)
+
+
+def _try(left: Sequence[Mutant], results: Results, copy: Copy, minutes: float | None) -> None:
+    start = time.monotonic()
     for number, mutant in enumerate(left, start=1):
         if minutes is not None and time.monotonic() - start > 60 * minutes:
             return
         verdict = copy.try_out(mutant)
         results.add(mutant, verdict)
-        print(f"[{number}/{len(left)}, {time.monotonic() - start:.0f} s] {verdict:<8} {mutant.name}", flush=True)
-
-
-def _summary(chosen: Sequence[Mutant], results: Results) -> int:
-    """Prints the numbers and the survivors; 1 if too few are killed, or not all were tried."""
-    rooms = list(dict.fromkeys(_room(mutant) for mutant in chosen))
-    print("\n| where | killed | survived | not run |\n|---|---|---|---|")
-    for room in [*rooms, "all"]:
-        of = [results[mutant] for mutant in chosen if room in (_room(mutant), "all")]
-        print(f"| {room} | {of.count(KILLED)} | {of.count(SURVIVED)} | {of.count(None)} |")
-    for mutant in chosen:
-        if results[mutant] == SURVIVED:
-            print(f"survived: {mutant.name}")
-    killed = sum(results[mutant] == KILLED for mutant in chosen)
-    tried = sum(results[mutant] is not None for mutant in chosen)
-    print(f"{killed} of {tried} killed ({killed / max(tried, 1):.1%}), {len(chosen) - tried} of {len(chosen)} not run")
-    return int(tried < len(chosen) or killed < LEAST * tried)
-
-
-def _room(mutant: Mutant) -> str:
-    parts = mutant.file.split("/")
-    return parts[0] if len(parts) == 1 else "/".join(parts[:2] if parts[0] == "integrations" else parts[:1])
+        print(f"[{number}/{len(left)}, {time.monotonic() - start:.0f} s] {verdict.word:<8} {mutant.name}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ class Mutant:
     fragment: str
     replacement: str
     tests: tuple[str, ...]
+    why: str = ""
+    """Why no test can see it, where that is so."""
 
     @property
     def name(self) -> str:
         """One line that names it."""
-        return f"{self.file}: {self.fragment}  ->  {self.replacement}"
+        return " ".join(f"{self.file}: {self.fragment}  ->  {self.replacement}".split())
 
     def planted(self, source: str) -> str:
         """The source with the mutant in it; refused unless the fragment occurs exactly once."""
@@ -28,7 +30,10 @@ class Mutant:
         return source.replace(self.fragment, self.replacement)
 
 
-def mutants(file: str, tests: str, *changes: tuple[str, str]) -> Iterator[Mutant]:
-    """One mutant of `file` per (fragment, replacement); `tests` are paths below tests/, with blanks between them."""
-    for fragment, replacement in changes:
-        yield Mutant(file, fragment, replacement, tuple(f"tests/{path}" for path in tests.split()))
+def mutants(file: str, tests: str, *changes: tuple[str, ...]) -> Iterator[Mutant]:
+    """One mutant of `file` per (fragment, replacement) or (fragment, replacement, why no test sees it).
+
+    `tests` are paths below tests/, with blanks between them.
+    """
+    for fragment, replacement, *why in changes:
+        yield Mutant(file, fragment, replacement, tuple(f"tests/{path}" for path in tests.split()), *why)

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import multiprocessing
 import os
+import resource
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 from mutation.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
-LONGEST = 600.0
-"""Seconds; a mutant whose tests take longer is killed: a loop that never ends is seen too."""
+LONGEST = 120
+"""Seconds of CPU; a mutant whose tests take longer is killed: a loop that never ends is seen too."""
 KILLED, SURVIVED = "killed", "survived"
-VERDICTS = {0: SURVIVED, 1: KILLED}
-"""pytest's exit code -> verdict. Any other means that the tests did not run, which says nothing about a mutant."""
-WORKERS = multiprocessing.get_context("forkserver")
-WORKERS.set_forkserver_preload(["torch", "numba", "scipy.stats"])
-"""Each mutant has a process of its own, which does not import these again: that would take longer than most tests."""
+WORKERS = get_context("forkserver")
+PRELOADED = ["conftest", "torch._dynamo", "numba", "scipy.stats", "scipy.integrate", "mpmath"]
+ENGINES = ["trl.trainer.grpo_trainer", "ray", "tensordict", "hydra"]
+"""Each mutant has a process of its own, which does not import these again: that would take longer than most tests.
 
-NOT_RUN = 9
-"""Ends a process in which pytest did not come to its end."""
+verl itself is not among them: it imports its plugins, and rovrl is one.
+"""
+
+FAILED, NOT_RUN = 1, 9
+"""Exit codes: pytest's where a test failed, and that of a process in which pytest did not come to its end."""
+OUT_OF_TIME = -signal.SIGXCPU
 
 
 class Broken(Exception):
     """The tests did not run, or fail on the sources as they are."""
+
+
+class Verdict(NamedTuple):
+    """Whether a mutant was seen, and by which test."""
+
+    word: str
+    by: str = ""
 
 
 class Copy:
@@ -42,43 +53,61 @@ class Copy:
         self.home = home
         shutil.copytree(SOURCE, home / "src")  # compiled kernels come along, with the times that make them valid
 
-    def try_out(self, mutant: Mutant) -> str:
-        """ "killed" or "survived"; afterwards the copy is as it was."""
-        path = self.home / "src" / "rovrl" / mutant.file
-        source = path.read_text()
-        path.write_text(mutant.planted(source))
-        try:
-            code, output = self._pytest(mutant.tests)
-        finally:
-            path.write_text(source)
-        if code not in VERDICTS:
+    def try_out(self, mutant: Mutant) -> Verdict:
+        """What the tests say of it; afterwards the copy is as it was."""
+        with self._with(mutant):
+            code, output = self._pytest(mutant.tests, LONGEST)
+        if code == OUT_OF_TIME:
+            return Verdict(KILLED, f"no end within {LONGEST} s")
+        if code == FAILED:
+            return Verdict(KILLED, _first_failure(output))
+        if code:
             raise Broken(f"pytest ended with {code} on {mutant.name}\n{output[-2000:]}")
-        return VERDICTS[code]
+        return Verdict(SURVIVED)
 
     def check(self, mutants: Sequence[Mutant]) -> None:
         """Refuses to go on if the tests fail without any mutant."""
-        code, output = self._pytest(sorted({test for mutant in mutants for test in mutant.tests}))
+        code, output = self._pytest(
+            sorted({test for mutant in mutants for test in mutant.tests}), resource.RLIM_INFINITY
+        )
         if code:
             raise Broken(f"the tests fail without a mutant, so that nothing can be said\n{output[-2000:]}")
 
-    def _pytest(self, tests: Sequence[str]) -> tuple[int, str]:
+    @contextmanager
+    def _with(self, mutant: Mutant) -> Iterator[None]:
+        """The mutant planted; then the file and what was compiled beside it as they were, with the times that kernels go by."""
+        path = self.home / "src" / "rovrl" / mutant.file
+        kept = [path, *path.parent.glob("__pycache__/*.nb?")]
+        before = [(file, file.read_bytes(), file.stat()) for file in kept]
+        path.write_text(mutant.planted(path.read_text()))
+        try:
+            yield
+        finally:
+            for file, content, stat in before:
+                file.write_bytes(content)
+                os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    def _pytest(self, tests: Sequence[str], seconds: int) -> tuple[int, str]:
         marked = [] if all("::" in test for test in tests) else ["-m", "not slow"]
         log = self.home / "log"
-        process = WORKERS.Process(target=_tests, args=(self.home, log, [*marked, *tests]))
+        process = WORKERS.Process(target=_tests, args=(self.home, log, [*marked, *tests], seconds))
         process.start()
-        process.join(LONGEST)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            return 1, f"more than {LONGEST:g} s"
+        process.join()
         return process.exitcode or 0, log.read_text()
 
 
-def _tests(home: Path, log: Path, arguments: list[str]) -> None:
+def _first_failure(output: str) -> str:
+    """The name of the test that failed, from pytest's short summary."""
+    lines = (line.split() for line in output.splitlines())
+    return next((words[1] for words in lines if len(words) > 1 and words[0] in ("FAILED", "ERROR")), "")
+
+
+def _tests(home: Path, log: Path, arguments: list[str], seconds: int) -> None:
     """Runs pytest on the copy in `home`, in a process of its own, and ends with its exit code."""
     with log.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
     os.chdir(ROOT)
     os.environ["PYTHONPATH"] = str(home / "src")
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(home / "hypothesis")  # what kills one is not tried on the next
@@ -87,7 +116,8 @@ def _tests(home: Path, log: Path, arguments: list[str]) -> None:
     try:
         import pytest
 
-        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *arguments]))
+        quiet = ("-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")  # it is preloaded
+        code = int(pytest.main(["-x", "-q", *quiet, *arguments]))
         if not str(sys.modules["rovrl"].__file__).startswith(str(home)):
             code = NOT_RUN  # another rovrl was tested
     except BaseException:
@@ -99,35 +129,9 @@ def _tests(home: Path, log: Path, arguments: list[str]) -> None:
 
 
 @contextmanager
-def copied() -> Iterator[Copy]:
-    """A copy in a temporary directory."""
+def copied(engines: bool = False) -> Iterator[Copy]:
+    """A copy in a temporary directory; `engines` if TRL's and verl's tests are to run often."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}  # before anything is preloaded
+    WORKERS.set_forkserver_preload([*PRELOADED, *(ENGINES if engines else [])])
     with tempfile.TemporaryDirectory() as home:
         yield Copy(Path(home))
-
-
-class Results:
-    """Verdicts by mutant, kept in a file as they come; those about other sources or other tests do not count."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self._known: dict[str, str] = dict(json.loads(line) for line in lines if line.endswith("]"))
-        self._source = _digest(sorted((SOURCE / "rovrl").rglob("*.py")))
-
-    def __getitem__(self, mutant: Mutant) -> str | None:
-        return self._known.get(self._key(mutant))
-
-    def add(self, mutant: Mutant, verdict: str) -> None:
-        """Remembers a verdict, also if the run is interrupted afterwards."""
-        self._known[self._key(mutant)] = verdict
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as file:
-            file.write("\n" + json.dumps([self._key(mutant), verdict]))  # a line that was cut short ends here
-
-    def _key(self, mutant: Mutant) -> str:
-        tests = _digest([ROOT / test.partition("::")[0] for test in mutant.tests])
-        return hashlib.sha256(repr((mutant, self._source, tests)).encode()).hexdigest()
-
-
-def _digest(paths: Sequence[Path]) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()

@@ -6,7 +6,8 @@ import pytest
 
 from mutation.__main__ import main
 from mutation.mutant import Mutant
-from mutation.run import KILLED, ROOT, SOURCE, SURVIVED, Broken, Results, copied
+from mutation.results import Results, page, summary
+from mutation.run import KILLED, ROOT, SOURCE, SURVIVED, Broken, Verdict, copied
 from mutation.table import TABLE
 
 LOSS_TESTS = ("tests/unit/test_loss.py::test_the_default_band_is_gspos",)
@@ -36,29 +37,62 @@ def test_a_fragment_that_is_gone_is_refused_by_name():
         Mutant("loss.py", "no such line", "", ()).planted("x = 1")
 
 
-def test_wrong_constants_are_killed_by_a_test_that_knows_them_and_survive_one_that_does_not():
+@pytest.fixture(scope="module")
+def copy():
     with copied() as copy:
-        assert {mutant: copy.try_out(mutant) for mutant in CHEAP} == CHEAP
+        yield copy
 
 
-def test_tests_that_do_not_run_are_an_error_and_not_a_kill():
-    with copied() as copy, pytest.raises(Broken, match="pytest ended with 4"):
+@pytest.mark.slow
+def test_wrong_constants_are_killed_by_a_test_that_knows_them_and_survive_one_that_does_not(copy):
+    assert {mutant: copy.try_out(mutant).word for mutant in CHEAP} == CHEAP
+
+
+@pytest.mark.slow
+def test_tests_that_do_not_run_are_an_error_and_not_a_kill(copy):
+    with pytest.raises(Broken, match="pytest ended with 4"):
         copy.try_out(Mutant("loss.py", "WIDE_CLIP = 0.05", "WIDE_CLIP = 0.06", ("tests/unit/no_such_test.py::test",)))
 
 
 def test_verdicts_are_remembered_and_a_line_cut_short_is_not(tmp_path):
     first, second = random.Random(0).sample(TABLE, 2)
     results = Results(tmp_path / "results")
-    results.add(first, KILLED)
+    results.add(first, Verdict(KILLED, "a test"))
     with results.path.open("a") as file:
         file.write('\n["cut sh')
     again = Results(results.path)
-    assert (again[first], again[second]) == (KILLED, None)
-    again.add(second, SURVIVED)
-    assert Results(results.path)[second] == SURVIVED
+    assert (again[first], again[second]) == (Verdict(KILLED, "a test"), None)
+    again.add(second, Verdict(SURVIVED))
+    assert Results(results.path)[second] == Verdict(SURVIVED)
 
 
-def test_an_unknown_option_is_refused(capsys):
+def test_the_page_tells_the_killed_the_survivors_with_their_reason_and_those_not_run(tmp_path):
+    tests = ("tests/unit/test_loss.py",)
+    killed, explained, left = (
+        Mutant("loss.py", word, "", tests, why) for word, why in (("a", ""), ("b", "It is b."), ("c", ""))
+    )
+    results = Results(tmp_path / "results")
+    results.add(killed, Verdict(KILLED, "tests/unit/test_loss.py::test_it[1]"))
+    results.add(explained, Verdict(SURVIVED))
+    chosen = [killed, explained, left]
+    assert "| loss.py | 1 | 1 | 1 |" in summary(chosen, results)
+    assert "1 of 2 killed (50.0%), 1 not run." in summary(chosen, results)
+    told = page("# Title\n\n## Result\n\nold", chosen, results)
+    assert "old" not in told
+    assert told.startswith("# Title\n\n## Result\n\n| where")
+    assert "Survived: `loss.py: b ->`. It is b." in told
+    assert "| loss.py | `a` | (nothing) | killed | test_loss.py test_it |" in told
+    assert "| loss.py | `c` | (nothing) | not run |  |" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--no-such-option"], "unrecognized arguments"),
+        (["--write", "--sample", "3"], "--write is about the whole table"),
+    ],
+)
+def test_an_option_that_cannot_be_met_is_refused(options, said, capsys):
     with pytest.raises(SystemExit):
-        main(["--no-such-option"])
-    assert "unrecognized arguments" in capsys.readouterr().err
+        main(options)
+    assert said in capsys.readouterr().err

@@ -1,19 +1,23 @@
 """The committed full results against the published numbers, cell by cell."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from rovrl import REFERENCES
 from rovrl.cli import main
 from rovrl.paper.checking import result
+from rovrl.paper.experiments import sim_estimators
+from rovrl.paper.experiments.simulation import CHANNEL
 from rovrl.paper.registry import ITEMS
 from rovrl.paper.store import experiment, load
 
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
 RUN = sorted({item.experiment for item in ITEMS.values() if item.experiment})
 CELLS = {
-    "tab:sim_outer_factor": 18, "tab:sim_variance": 40, "tab:sim_rmse": 20, "fig:sim_dispersed_sweep": 8,
+    "tab:sim_outer_factor": 18, "tab:sim_variance": 44, "tab:sim_rmse": 22, "fig:sim_dispersed_sweep": 8,
     "fig:sim_block_sweep": 8, "tab:reward_contamination": 9, "tab:softrovr_local_stress": 12, "sec:robust_scale_exp": 8,
 }  # fmt: skip
 """How many published numbers a label is checked against."""
@@ -48,6 +52,38 @@ def test_a_result_that_is_off_by_a_fifth_disagrees(name):
     after = sum(not c.agrees for cells in module.checks(wrong).values() for c in cells)
     assert before == 0
     assert after > 0
+
+
+def _corrected(share):
+    """RoVR with this share of its quantile correction."""
+    full, none = REFERENCES["rovr"], REFERENCES["robust_mom"]
+    return lambda x, blocks, channel: (
+        none(x, blocks, channel) + share * (full(x, blocks, channel) - none(x, blocks, channel))
+    )
+
+
+def _levels(number):
+    """RoVR with another number of quantile levels than the channel has."""
+    full = REFERENCES["rovr"]
+    return lambda x, blocks, channel: full(x, blocks, dataclasses.replace(CHANNEL, num_levels=number))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "agrees"),
+    [
+        (_corrected(1.0), True),
+        *((_corrected(f), False) for f in (0.5, 0.7, 1.4)),
+        *((_levels(k), False) for k in (3, 31)),
+    ],
+    ids=["right", "half", "seven tenths", "too much", "3 levels", "31 levels"],
+)
+def test_the_tables_of_estimators_refuse_a_wrong_correction(wrong, agrees, monkeypatch):
+    """Cell by cell these pass; all estimators share their data, so that the cells of a scenario together do not."""
+    monkeypatch.setitem(REFERENCES, "rovr", wrong)
+    rows = sim_estimators.run(sim_estimators.Setting(replicates=20), lambda done, total: None)
+    cells = [c for c in sim_estimators.checks(rows)["tab:sim_variance"] if "together" in c.cell]
+    assert len(cells) == 4
+    assert all(c.agrees for c in cells) == agrees, cells
 
 
 def test_check_prints_json_for_every_label_and_its_status_is_one_only_for_a_disagreement(capsys):

@@ -84,9 +84,10 @@ def test_half_precision_log_weights_are_raised_to_float32():
 
 def test_objectives_broadcast_and_carry_a_gradient_to_the_log_weight_only():
     m = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
-    A = torch.ones(3, 4, dtype=torch.float64)
+    A = torch.ones(3, 4, dtype=torch.float64, requires_grad=True)
     rovrl.clipped_objective(m, A).mean().backward()
     np.testing.assert_allclose(m.grad.numpy(), 1 / 12)
+    assert A.grad is None
 
 
 @pytest.mark.parametrize(

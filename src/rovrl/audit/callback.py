@@ -25,7 +25,7 @@ class AuditCallback(transformers.TrainerCallback):
     Reads what the run saved: its records if it wrote some, else the completions that TRL logs with `log_completions=True`. An
     audit that cannot be made is a warning, never an error. With `trainer` the numbers of every audit are logged as `audit/...`
     where the run logs everything else (Weights & Biases, TensorBoard, trackio, ...). `stop_on` names findings that end the
-    training; they describe what has happened and do not foresee, so choose codes that are faults whatever comes next.
+    training; they describe what has happened and do not predict, so choose codes that are faults whatever comes next.
     """
 
     def __init__(

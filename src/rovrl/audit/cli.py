@@ -129,6 +129,7 @@ def _run(args: argparse.Namespace) -> int:
         return _follow(args)
     from rovrl.audit.read.find import find_runs
     from rovrl.audit.run import audit
+    from rovrl.audit.show.summary import tolerance
 
     options = options_of(args)
     if len(find_runs(Path(args.path), args.format, options["columns"])) > 1:
@@ -141,6 +142,8 @@ def _run(args: argparse.Namespace) -> int:
         if not args.no_page:
             _ = result.description  # the page needs it: the summary shows it too
         print(result.show())
+        if not args.no_page and (said := tolerance(result)):
+            print("\n" + visible(said))
     if args.flagged is not None:
         print(f"\nFlagged: {result.write_flagged(args.flagged)}", file=sys.stderr if args.json else sys.stdout)
     if not args.no_page and not (args.json and args.out is None):
@@ -165,7 +168,7 @@ def _follow(args: argparse.Namespace) -> int:
 
 
 def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Every run below the path apart from the others: an index in the terminal, a page each; the worst status."""
+    """Every run below the path on its own: an index in the terminal, a page each; the worst status."""
     from rovrl.audit.result import AuditResult
     from rovrl.audit.run import audit_all
     from rovrl.audit.show.summary import index

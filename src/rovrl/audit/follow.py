@@ -28,7 +28,7 @@ def follow(
     """The exit status after auditing `path` whenever its files have changed, until Ctrl-C or a finding of `stop_on`.
 
     Writes the page into `out` each time (None: no page). The status is 1 for a code of `stop_on`, else that of the last audit.
-    Such signals describe what has happened; they do not foresee.
+    Such signals describe what has happened; they do not predict.
     """
     stops, seen, known, status = set(stop_on), None, set(), 0
     try:

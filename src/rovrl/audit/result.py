@@ -66,6 +66,13 @@ class AuditResult:
         """Lengths, truncation, diversity, accuracy and the reward functions, read in one more pass when first asked for."""
         return describe(self.reader, self.rollouts, self.groups, self.reward_channel)
 
+    @cached_property
+    def tolerated(self) -> str | None:
+        """How far bad rewards can change the advantages of the others, for certain, in one sentence; when first asked for."""
+        from rovrl.audit.judge.tolerated import tolerated  # with torch, which a summary does without
+
+        return tolerated(self.rollouts, self.groups, self.reward_channel)
+
     def rewards(self, group: int) -> NDArray[np.float64]:
         """The rewards of one group; NaN where there is no finite one."""
         return self.rollouts.reward[self.rollouts.rows_of(group)]

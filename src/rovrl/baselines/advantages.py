@@ -1,4 +1,4 @@
-"""The peers of the reward channel: formulas on groups with gaps, and the manners around them."""
+"""The peers of the reward channel: formulas on groups with gaps, and the conventions around them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def mc_grpo(rewards: Rewards, keep: Tensor) -> Rewards:
 
 
 def qae(rewards: Rewards, keep: Tensor) -> Rewards:
-    """(R_i - Q_0.4)/(sd + 1e-6), a quantile for the mean (QAE, arXiv 2509.22611). Weakness: the raw sd divides."""
+    """(R_i - Q_0.4)/(sd + 1e-6), a quantile in place of the mean (QAE, arXiv 2509.22611). Weakness: the raw sd divides."""
     return (rewards - _lower_quantile(rewards, keep, QAE_LEVEL)) / (_sample_sd(rewards, keep) + SCALE_EPSILON)
 
 
@@ -132,7 +132,7 @@ def _shortest_half_median(rewards: Tensor, keep: Tensor) -> Tensor:
 
 
 def _guarded(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Ours around theirs: float64, no gradient, non-finite rewards left out with advantage 0, tied and single groups 0."""
+    """A peer by our rules: float64, no gradient, non-finite rewards left out with advantage 0, tied and single groups 0."""
 
     @torch.no_grad()
     def advantage(rewards: Tensor, channel: Any = None, *, blocks: Any = None, generator: Any = None) -> Tensor:

@@ -23,13 +23,13 @@ Mask = Bool[Tensor, "seq token"]
 def gmpo(log_ratios: LogRatios, advantages: Float[Tensor, " seq"], mask: Mask) -> Float[Tensor, " seq"]:
     """A exp(mean of one-sidedly clamped l), no outer clip (GMPO, arXiv 2507.20673).
 
-    Weakness: as of its weight, and a response may move far as long as no single token does.
+    Weakness: that of its weight, and a response may move far as long as no single token does.
     """
     return advantages * weights.gmpo(log_ratios, mask, None, advantages).exp()
 
 
 def sapo(log_ratios: LogRatios, advantages: Float[Tensor, " seq"], mask: Mask) -> Float[Tensor, " seq"]:
-    """mean_t (4/τ) sigmoid(τ (r_t - 1)) A, a gate for the clip, τ by the sign of A (SAPO, arXiv 2511.20347).
+    """mean_t (4/τ) sigmoid(τ (r_t - 1)) A, a gate in place of the clip, τ by the sign of A (SAPO, arXiv 2511.20347).
 
     Weakness: a burst is damped token by token, so its tokens keep the value of the gate's end in the mean.
     """
@@ -42,7 +42,7 @@ def sapo(log_ratios: LogRatios, advantages: Float[Tensor, " seq"], mask: Mask) -
 def m2po(log_ratios: LogRatios, advantages: Float[Tensor, " seq"], mask: Mask) -> Float[Tensor, " seq"]:
     """mean_t r_t A over the tokens that `m2po_mask` keeps, the others 0 (M2PO, arXiv 2510.01161).
 
-    Weakness: the limit is one for the batch: many small movements crowd out the few tokens that carry a response.
+    Weakness: one limit for the whole batch: many small movements crowd out the few tokens that carry a response.
     """
     keep = m2po_mask(log_ratios, advantages, mask)
     count = mask.sum(-1).clamp(min=1)
@@ -56,7 +56,7 @@ def m2po_mask(
     """Which tokens of a batch M2PO keeps: the largest l² of those that move with their advantage go, until the mean l²
     of the rest of those is at most `limit`.
 
-    Only {A > 0, r > 1} and {A < 0, r < 1} can go: the others the update pulls back.
+    Only {A > 0, r > 1} and {A < 0, r < 1} can go: the update pulls the others back.
     """
     with_advantage = (log_ratios * advantages.unsqueeze(-1) > 0) & mask
     square = log_ratios.double()[with_advantage] ** 2

@@ -16,7 +16,7 @@ from rovrl.errors import RovrlError, did_you_mean, require
 
 
 def check(args: argparse.Namespace) -> Iterator[Remark]:
-    """Findings about TRL, the settings as RoVRConfig takes them, and what of them changes the method.
+    """Findings about TRL, the settings as RoVRConfig takes them, and which of them change the method.
 
     With `--config` also about the file's model, data and reward functions, under the settings beside it.
     """

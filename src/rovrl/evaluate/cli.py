@@ -24,7 +24,7 @@ examples:
   rovrl eval MODEL --suite own:mine.jsonl --reward math              your prompts as they are, math-verify on the column answer
   rovrl eval --compare runs/eval/gspo runs/eval/rovr-gspo            paired differences with intervals
   rovrl eval --check-gold data/math500.jsonl                         is every gold answer accepted, every other one refused?
-A killed evaluation goes on where it stopped when the command is repeated.
+Repeat the command of a killed evaluation and it goes on where it stopped.
 suites: """ + ", ".join(SETS)
 
 

@@ -15,7 +15,7 @@ from rovrl.evaluate.store import read_records, read_settings, records_file, valu
 def compare(first: Path, second: Path) -> dict[str, Any]:
     """For every suite and metric of both: B - A with its paired bootstrap interval over the problems.
 
-    Refuses evaluations that were decoded differently or on other problems: their difference would not be the models'.
+    Refuses evaluations that were decoded differently or on different problems: the difference would not be due to the models.
     """
     settings = [read_settings(path) for path in (first, second)]
     _refuse_unmatched(first, second, *settings)
@@ -66,5 +66,5 @@ def _refuse_unmatched(first: Path, second: Path, a: dict[str, Any], b: dict[str,
     other = [suite for suite, mark in a["data"].items() if b["data"].get(suite, mark) != mark]
     if other:
         raise RovrlError(
-            f"{first} and {second} hold other problems under the name {other[0]!r}: evaluate both on the same data"
+            f"{first} and {second} hold different problems under the name {other[0]!r}: evaluate both on the same data"
         )

@@ -12,7 +12,7 @@ from rovrl.tasks.data import Row
 from rovrl.tasks.verify import Verdict, shared_pool
 
 OnDone = Callable[[int], object]
-"""Told how many more entries are judged."""
+"""Called with how many more entries have been judged."""
 
 
 class Check(NamedTuple):

@@ -1,4 +1,4 @@
-"""An evaluation's directory: settings.json, SUITE.jsonl with every response, results.json; a killed run goes on in it.
+"""An evaluation's directory: settings.json, SUITE.jsonl with every response, results.json; a killed run is resumed from it.
 
 Responses are written one unit (a chunk of problems in one run) at a time; what a kill left of a unit is dropped and redone.
 """
@@ -21,7 +21,7 @@ _KINDS = {"problem": str, "run": int, "unit": int, "sample": int, "tokens": int,
 
 
 class Store:
-    """The directory `path`, opened for these settings; other settings than those it was begun with are refused."""
+    """The directory `path`, opened for these settings; settings other than those it was begun with are refused."""
 
     def __init__(self, path: Path, settings: dict[str, Any]):
         self.path = path

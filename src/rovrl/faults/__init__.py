@@ -1,14 +1,14 @@
 """Which rewards are faults? A fault hits anyone; merit depends on the prompt. docs/faults.md has the argument and its limits.
 
 A crashed grader or a unit error strikes responses at a rate that does not depend on the prompt, so the strikes are spread
-over the groups by chance. Right answers are not: some prompts are easy. For each side apart, rewards beyond a threshold are
+over the groups by chance. Right answers are not: some prompts are easy. On each side, rewards beyond a threshold are
 shown to be faults if
 
 1. there is a gap below the threshold that no honest tail would leave (`rovrl.robust.outliers.gaps`);
 2. their number per group is no more dispersed than chance spreads it (`rovrl.robust.outliers.dispersion`);
 3. it would have been seen, had they followed their prompts as ordinary verdicts do.
 
-Then centers are taken anew without them, until nothing changes. Where nothing can be shown, nothing is rejected.
+Then the centers are computed again without them, until nothing changes. Where nothing can be shown, nothing is rejected.
 """
 
 import importlib

@@ -17,13 +17,13 @@ thresholds: the chance that verdicts dispersed like ordinary ones are taken for 
 MISSED = 0.03
 """Likewise the chance that faults are found dispersed, and kept."""
 LEAST, LEAST_IN_SMALL = 4.0, 12.0
-"""No reward nearer to its group's center than this many units is a fault; the second in groups of fewer than eight."""
+"""No reward nearer to its group's center than this many units is a fault; the second is for groups of fewer than eight."""
 MOST = 0.5
-"""No more than this share of all responses is a fault on one side."""
+"""At most this share of all responses can be faults on one side."""
 SMALLEST = 4
 """Smaller groups do not count as evidence: their center follows a single hit."""
 LAYERED = 8
-"""In smaller groups on average only what lies beyond the farthest gap can be shown: a few of four show no layers."""
+"""If groups are smaller on average, only what lies beyond the farthest gap can be shown: a few responses show no layers."""
 NEGLIGIBLE = 0.15
 """An excess of this share of the expected pairs is not dispersion, however significant: some centers are misplaced."""
 REMAINDER, UNSUSPICIOUS = 0.4, 0.05
@@ -39,7 +39,7 @@ class Side:
     """What was found on one side of the groups' centers."""
 
     threshold: float = float("inf")
-    """Responses farther than this from their group's center are faults; infinity: none is."""
+    """Responses farther than this from their group's center are faults; infinity if none are."""
     hits: int = 0
     """How many there are in groups of 4 and more, of this batch and of the window."""
     dispersion: float = float("nan")
@@ -104,11 +104,11 @@ class _Evidence:
     level: float
 
     def counts(self, first: int, last: int) -> np.ndarray:
-        """Of each group, how many of the candidates first ... last - 1 are its members."""
+        """How many of the candidates first ... last - 1 belong to each group."""
         return np.bincount(self.group[first:last], minlength=len(self.groups.size)).astype(float)
 
     def shows(self, first: int, cut: Cut, beyond: Cut | None) -> bool:
-        """Whether the candidates from number `first` to the cut are faults: even, and not even by lack of power."""
+        """Whether the candidates from number `first` to the cut are faults: evenly spread, and not merely for lack of power."""
         counts = self.counts(first, cut.hits)
         expected = self.chance(counts)
         if not self.even_not_ordinary(counts, expected):
@@ -119,7 +119,7 @@ class _Evidence:
         return self.meets(counts, opposite) or self.two_levels(counts, opposite)
 
     def even_not_ordinary(self, counts: np.ndarray, expected: dispersion.Moments, *, displaced: bool = False) -> bool:
-        """No more dispersed than chance, with the moments `expected`, allows, and less than ordinary verdicts are."""
+        """Whether the counts vary no more than chance allows (`expected`: its moments), and less than ordinary verdicts."""
         found = dispersion.pairs(counts)
         dispersed = dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR
         if dispersed and found - expected.mean > NEGLIGIBLE * expected.mean:
@@ -136,7 +136,7 @@ class _Evidence:
         return dispersion.chance(self.design.by_stratum(counts), self.design)
 
     def opposite(self, cut: Cut, beyond: Cut | None) -> np.ndarray:
-        """Hits per group as far on the other side."""
+        """Hits per group that are as far out on the other side."""
         farthest = beyond.at if beyond else np.inf
         far = (self.residual < -cut.at * (1 - 1e-3)) & (self.residual >= -farthest)
         return self.groups.count(far & (self.design.sizes > 0)[self.groups.group]).astype(float)

@@ -37,8 +37,8 @@ def find_faults(
 
     `group` numbers the groups from 0. Rewards that are not finite are left out and not counted as rejected. The window is
     read, not changed: `window.add` takes the batch in. Each step is a stratum of its own: neither the fault rate nor the
-    policy has to stay the same, and steps in another unit are left aside. Follows shifts of groups and changes of unit; the
-    order of responses plays no part.
+    policy has to stay the same, and steps in another unit are left out. Shifting
+    a group, changing the unit or reordering the responses changes nothing.
     """
     finite = rewards.isfinite().cpu().numpy()
     values = rewards.detach().double().cpu().numpy()[finite]
@@ -56,7 +56,7 @@ def find_faults(
 
 
 def _comparable(values: np.ndarray, codes: np.ndarray, steps: list[Step]) -> list[Step]:
-    """The earlier steps whose rewards have the unit of this batch: what is far for one is no evidence about the other."""
+    """The earlier steps whose rewards have the unit of this batch: what is far for one says nothing about the other."""
     own = _unit(values, codes)
     units = [_unit(np.asarray(residuals, float), np.repeat(np.arange(len(sizes)), sizes)) for sizes, residuals in steps]
     return [step for step, unit in zip(steps, units, strict=True) if unit == own or own / APART < unit < own * APART]

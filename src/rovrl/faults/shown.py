@@ -1,4 +1,4 @@
-"""Sorted groups -> the values shown to be faults: centers, thresholds of both sides, centers anew. NumPy alone."""
+"""Sorted groups -> the values shown to be faults: centers, thresholds of both sides, then new centers. NumPy alone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rovrl.robust.outliers.dispersion import Design, gamma_share
 SHARE, SMALL = 0.75, 8
 """No more than this share of a group is rejected; of a group with fewer than 8 responses, fewer than half."""
 CLEAR, DOUBTFUL = 0.35, 0.3
-"""Groups with at most this share of hits on a side tell their rate; with at least that share, another center is tried."""
+"""Groups with at most this share of hits on a side give the rate; with at least that share, another center is tried."""
 STRAY, STRAY_CHANCE = 1.5, 0.02
-"""Hits farther than 1.5 times what is usual are rare: a center that needs them is the less likely."""
+"""Hits farther than 1.5 times what is usual are rare: a center that needs them is less likely."""
 ROUNDS = 8
 SPARED = 0.05
-"""If chance spares so few groups with less than this probability, the hits are not chance's."""
+"""If chance spares so few groups with less than this probability, the hits do not come by chance."""
 
 
 def shown(groups: SortedGroups, strata: np.ndarray) -> tuple[np.ndarray, Side, Side, float]:
@@ -44,13 +44,13 @@ def shown(groups: SortedGroups, strata: np.ndarray) -> tuple[np.ndarray, Side, S
 
 
 Ranges = tuple[np.ndarray, np.ndarray]
-"""Of each group, between which ranks the members lie that are kept: low ≤ rank < high."""
+"""The ranks between which the kept members of each group lie: low ≤ rank < high."""
 
 
 def _round(
     groups: SortedGroups, design: Design, low: np.ndarray, high: np.ndarray, first: bool
 ) -> tuple[Side, Side, float, Ranges]:
-    """Both sides, the unit and what is kept, by centers and a unit of what was kept before."""
+    """Both sides, the unit and what is kept, from the centers and the unit of what was kept before."""
     center = groups.median(low, high)
     kept = (groups.place >= low[groups.group]) & (groups.place < high[groups.group])
     unit = groups.unit(groups.residual(center), kept)
@@ -83,7 +83,7 @@ def _spares_too_few(groups: SortedGroups, design: Design, low: np.ndarray, high:
 
 
 def _ranges(groups: SortedGroups, center: np.ndarray, above: Side, below: Side) -> tuple[np.ndarray, np.ndarray]:
-    """Between which ranks the members of each group lie that are within both thresholds."""
+    """The ranks between which the members of each group within both thresholds lie."""
     residual = groups.residual(center)
     return groups.count(residual < -below.threshold), groups.size - groups.count(residual > above.threshold)
 
@@ -137,7 +137,7 @@ def _likelihood(
 
 
 def _mask(groups: SortedGroups, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """What is rejected, in the original order; nothing in a group of which too much would be."""
+    """What is rejected, in the original order; nothing in a group that would lose too much."""
     gone = low + groups.size - high
     allowed = np.where(groups.size < SMALL, 2 * gone < groups.size, gone <= SHARE * groups.size)
     inside = (groups.place >= low[groups.group]) & (groups.place < high[groups.group])

@@ -23,8 +23,8 @@ Step = tuple[list[int], list[float]]
 class FaultWindow:
     """The residuals of the last few thousand responses, step by step.
 
-    A residual is a reward minus its group's median: the test looks at differences within groups only, and takes centers anew.
-    Rewards themselves could not be rounded. Groups with fewer than four finite rewards are no evidence and not kept. A step
+    A residual is a reward minus its group's median: the test looks at differences within groups only, about centers of its own.
+    Rewards themselves could not be rounded. Groups with fewer than four finite rewards show nothing and are not kept. A step
     that alone exceeds the capacity needs no help and is not kept either.
     """
 

@@ -11,9 +11,9 @@
 and, beside the paper's bounds, sharper ones (docs/certificates.md has the proofs):
 
     sharp         the probability statements with binomial tails, exact counts of blocks and exact loads
-    movement      how far replaced rewards can move the reference of a group that one has
-    certificate   how far they can move the advantages of the others, given that
-    tolerance     both in one call: what may I tolerate?
+    movement      how far replaced rewards can move the reference of a given group
+    certificate   how far they can move the other responses' advantages, given that
+    tolerance     both in one call: how many bad rewards can be tolerated?
 
 Each docstring has the paper's label, the equation and the premises; arguments outside them are a ValueError. All are
 about the convex shape 1, the only one of Barron's family whose score is both increasing and bounded (by M_c = 1/c), so

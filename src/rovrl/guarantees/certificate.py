@@ -12,9 +12,10 @@ from rovrl.guarantees.premises import count, positive
 
 FIRST_CELLS = 16
 """Cells of the shift to begin with; those that might hold the worst one are halved until the answer is settled."""
-ROUNDS = 40
-FAR = 1e6
-"""Beyond this many κ (or the farthest residual) all residuals are saturated, so that one cell serves to infinity."""
+ROUNDS, MOST = 40, 2**22
+"""The search ends after so many halvings, or when it holds so many numbers, with the bounds of the cells that are left."""
+FAR = 1e8
+"""Residuals this many κ away are saturated: χ is ±κ to the last bit."""
 
 
 @torch.no_grad()
@@ -35,8 +36,8 @@ def credit_certificate(
     r = `replaced`; e = `reference_error` is one number or one per group, or a pair of them (down, up); infinite is
     allowed. For a shift δ the worst replacements make the scale smallest (the r largest credits of the others become 0)
     or largest (the r smallest become κ); what remains is a maximum over the one number δ, by branch and bound. The result
-    is never below the supremum and above it by at most the share `precision`. So it is at most `credit_stability`, and
-    at most twice `credit_bound`.
+    is never below the supremum, and above it by at most the share `precision` (by more only where the search
+    holds too many cells to go on). It is at most `credit_stability`, and at most twice `credit_bound`.
     """
     kappa, s_min = positive("credit_bound", credit_bound), positive("credit_floor", credit_floor)
     x = torch.as_tensor(rewards).double()
@@ -46,11 +47,30 @@ def credit_certificate(
         )
     group = count("group", x.shape[-1], 1)
     r = count("replaced", replaced, 0, group - 1)
-    rows = (x - torch.as_tensor(reference, dtype=x.dtype).expand(x.shape[:-1]).unsqueeze(-1)).reshape(-1, group)
+    theta = torch.as_tensor(reference, dtype=x.dtype).expand(x.shape[:-1]).reshape(-1)
     down, up = (error.expand(x.shape[:-1]).reshape(-1) for error in _two_sided(reference_error))
-    down, up, floor = down / kappa, up / kappa, s_min / kappa
-    most = _Search(rows / kappa, r, floor).most(down, up, precision)
-    return torch.minimum(most, _closed_form(torch.maximum(down, up), r, group, floor).unsqueeze(-1)).view(x.shape)
+    residuals, below, above = _drawn_together(x.reshape(-1, group), theta, down, up, kappa)
+    most = _Search(residuals, r, s_min / kappa).most(below, above, precision)
+    limit = _closed_form(torch.maximum(down, up) / kappa, r, group, s_min / kappa)
+    return torch.minimum(most, limit.unsqueeze(-1)).view(x.shape)
+
+
+def _drawn_together(x: Tensor, theta: Tensor, down: Tensor, up: Tensor, kappa: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Residuals and ends of the shift in units of κ, every gap between neighbours on that line at most `FAR`.
+
+    Within a longer gap every χ is ±κ, and a shift that lies there changes nothing. So infinite shifts are finite ones,
+    and no reward is so large that the search could not tell it from its neighbour.
+    """
+    x, theta, down, up = (value / 8 for value in (x, theta.unsqueeze(-1), down.unsqueeze(-1), up.unsqueeze(-1)))
+    points, order = torch.cat((x - theta, -down, up), -1).sort(-1)  # an eighth: no difference of two rewards overflows
+    sides = [_steps(side, kappa / 8) for side in (points.clamp(min=0), -points.clamp(max=0).flip(-1))]
+    line = torch.empty_like(points).scatter_(-1, order, sides[0] - sides[1].flip(-1))
+    return line[:, :-2], -line[:, -2], line[:, -1]
+
+
+def _steps(ascending: Tensor, unit: float) -> Tensor:
+    """Distances from 0 in this unit, gaps cut at `FAR`; summed outwards, so that small ones stay exact."""
+    return (ascending.diff(prepend=torch.zeros_like(ascending[:, :1])) / unit).clamp(max=FAR).cumsum(-1)
 
 
 def _closed_form(error: Tensor, replaced: int, group: int, floor: float) -> Tensor:
@@ -81,31 +101,34 @@ class _Search:
         settled = torch.zeros_like(self.u)
         attained = self._reached(row, low)
         for _ in range(ROUNDS):
-            attained = torch.maximum(attained, self._reached(row, (low + high) / 2))
+            middle = (low + high) / 2
+            attained = torch.maximum(attained, self._reached(row, middle))
             bound = self._bound(row, low, high)
-            open_ = (bound > attained[row] * (1 + precision) + 1e-12).any(-1) & (high - low).isfinite()
+            open_ = (bound > attained[row] * (1 + precision) + 1e-12).any(-1) & (low < middle) & (middle < high)
+            open_ &= bound.numel() < MOST
             self._settle(settled, row, bound, ~open_)
-            row, low, high = row[open_], low[open_], high[open_]
+            row, low, middle, high = row[open_], low[open_], middle[open_], high[open_]
             if not len(row):
                 return settled
-            middle = (low + high) / 2
             row, low, high = row.repeat(2), torch.cat((low, middle)), torch.cat((middle, high))
         self._settle(settled, row, self._bound(row, low, high), torch.ones_like(row, dtype=torch.bool))
         return settled
 
     def _first_cells(self, down: Tensor, up: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Cells that cover [−down, up], 0 among their ends; what is infinitely wide is one cell beyond `FAR`."""
-        far = FAR * (1 + self.u.abs().amax(-1))
+        """Cells that cover [−down, up]; 0 is among their ends, and so are residuals: χ changes fastest there."""
         steps = torch.linspace(0, 1, FIRST_CELLS // 2 + 1, dtype=torch.float64)
-        below, above = (torch.minimum(e, far).unsqueeze(-1) * steps for e in (down, up))
-        edges = torch.cat((-down.unsqueeze(-1), -below.flip(-1), above[:, 1:], up.unsqueeze(-1)), -1)
+        below, above = (e.unsqueeze(-1) * steps for e in (-down, up))
+        some = self.u.sort(-1).values[:, :: 1 + (self.u.shape[-1] - 1) // FIRST_CELLS]
+        within = some.clamp(-down.unsqueeze(-1), up.unsqueeze(-1))
+        edges = torch.cat((below, above, within), -1).sort(-1).values
         row = torch.arange(len(self.u)).repeat_interleave(edges.shape[-1] - 1)
-        return row, edges[:, :-1].flatten(), edges[:, 1:].flatten()
+        low, high = edges[:, :-1].flatten(), edges[:, 1:].flatten()
+        kept = (low < high) | (down + up == 0)[row]  # of a range that is a point, the point
+        return row[kept], low[kept], high[kept]
 
     def _reached(self, row: Tensor, shift: Tensor) -> Float[Tensor, "row group"]:
         """What the worst replacements do at these shifts: attained, so never above the supremum."""
-        finite = shift.clamp(-1e300, 1e300)
-        return self._by_row(row, self._bound(row, finite, finite))
+        return self._by_row(row, self._bound(row, shift, shift))
 
     def _bound(self, row: Tensor, low: Tensor, high: Tensor) -> Float[Tensor, "cell group"]:
         """An upper bound of the change within each cell; exact where the cell is a point."""
@@ -132,8 +155,8 @@ class _Search:
 
 
 def _shape(u: Tensor) -> Tensor:
-    """χ_1(u), also at infinity."""
-    return torch.where(u.isinf(), u.sign(), u / torch.hypot(u, torch.ones_like(u)))
+    """χ_1(u)."""
+    return u / torch.hypot(u, torch.ones_like(u))
 
 
 def _others(values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How far replaced rewards can move the reference of the group at hand, with certainty: no law of the rewards, no chance."""
+"""How far replaced rewards can move the reference of the group at hand, with certainty: it holds for any rewards."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ SCALE_CELLS = 32
 """Cells in which a moved center is looked for when its block's scale is bounded."""
 FAR = 1e9
 """A reward this many score widths away has a score of ±M_c to the last bit."""
+SATURATED = 1e100
+"""Distances are cut here, in score widths: ψ is ±M_c and ψ' is 0 to the last bit, and squares do not overflow."""
 BOUNDED = ("rovr", "robust_mom", "global_m")
 """The references that a minority of replaced rewards cannot carry away."""
 
@@ -44,7 +46,7 @@ def reference_range(
         median_b⁻ − C ≤ θ̂' ≤ median_b⁺ + C,   C = ν⁺ K h/(2 D_K W_B)  (`sharp_correction_envelope`)
 
     median_b⁺ is exact: m rewards move a block's center up at most to the root of Σ_kept ψ_c(x − t) + m M_c = 0, its m
-    smallest left out, and the budget is spread over the blocks as is worst. ν⁺ is the largest pooled scale that the same
+    smallest left out, and the budget is spread over the blocks in the worst way. ν⁺ is the largest pooled scale that the same
     budget allows, at most ν_max. Exact for one block; infinite from `breakdown` on, and for references with unbounded
     scores. ν̂ is taken as fixed where it is a pilot or comes from earlier steps.
     """
@@ -82,7 +84,7 @@ def _centers(values: Tensor, mask: Tensor, r: int, width: float) -> Float[Tensor
 def _median(reach: Float[Tensor, "*batch block budget"], r: int) -> Float[Tensor, "*batch"]:
     """The highest median of the blocks that r replacements can reach; for even B a bound, the middle two taken apart."""
     B = reach.shape[-2]
-    return (_ranked(reach, B // 2 + 1, r) + _ranked(reach, (B + 1) // 2, r)) / 2
+    return _ranked(reach, B // 2 + 1, r) / 2 + _ranked(reach, (B + 1) // 2, r) / 2
 
 
 def _ranked(reach: Tensor, k: int, r: int) -> Float[Tensor, "*batch"]:
@@ -129,7 +131,7 @@ def _scales(
     for m in range(1, low.shape[-1]):
         edges = _edges(low[..., m], high[..., m])
         ends = (values.unsqueeze(-2) - edges.unsqueeze(-1)).abs() / c  # [*batch, block, edge, slot]
-        distance = torch.maximum(ends[..., 1:, :], ends[..., :-1, :])
+        distance = torch.maximum(ends[..., 1:, :], ends[..., :-1, :]).clamp(max=SATURATED)
         farthest = torch.where(mask.unsqueeze(-2), distance, -1.0).sort(-1, descending=True).values
         kept = torch.arange(mask.shape[-1]) < (size - m).clamp(min=0)[:, None, None]
         shrink = torch.rsqrt(1 + farthest * farthest)
@@ -146,5 +148,5 @@ def _edges(low: Tensor, high: Tensor) -> Tensor:
     """The ends of the cells of [low, high]; of one empty cell where that is infinite."""
     steps = torch.linspace(0, 1, SCALE_CELLS + 1, dtype=low.dtype)
     bounded = low.isfinite() & high.isfinite()
-    low, width = torch.where(bounded, low, 0.0), torch.where(bounded, high - low, 0.0)
-    return low.unsqueeze(-1) + width.unsqueeze(-1) * steps
+    low, high = torch.where(bounded, low, 0.0).unsqueeze(-1), torch.where(bounded, high, 0.0).unsqueeze(-1)
+    return low * (1 - steps) + high * steps  # no difference: that of two rewards may overflow

@@ -52,7 +52,7 @@ def ratio_flips(
     clip_low: float = 3e-4,
     clip_high: float = 4e-4,
 ) -> int:
-    """Most clipping boundaries that can be crossed: prop:branch_flip_count.
+    """The most clipping boundaries that can be crossed: prop:branch_flip_count.
 
         N_ratio-flip ≤ Σ_i 1{dist(m_i*, {log l, log u}) ≤ e_m,i},   l = 1 − ε_lo,  u = 1 + ε_hi   (eq:flip_count_bounds)
 
@@ -67,7 +67,7 @@ def ratio_flips(
 def sign_flips(
     rewards: Iterable[float], reference: float, reward_errors: float | Iterable[float], reference_error: float
 ) -> int:
-    """Most advantage signs that can change: prop:branch_flip_count.
+    """The most advantage signs that can change: prop:branch_flip_count.
 
         N_sign-flip ≤ Σ_i 1{|R_i* − θ_R*| ≤ e_R,i + e_θ}   (eq:flip_count_bounds)
 
@@ -98,7 +98,7 @@ def flip_counts(
     clip_low: float = 3e-4,
     clip_high: float = 4e-4,
 ) -> FlipCounts:
-    """Most ratio flips and sign flips of a group: prop:branch_flip_count (`ratio_flips` and `sign_flips`)."""
+    """The most ratio flips and sign flips of a group: prop:branch_flip_count (`ratio_flips` and `sign_flips`)."""
     ratio = ratio_flips(log_weights, log_errors, clip_low, clip_high)
     return FlipCounts(ratio, sign_flips(rewards, reference, reward_errors, reference_error))
 

@@ -29,7 +29,7 @@ def resolution(n: int) -> list[tuple[int, int]]:
 
 
 def block_replacement(n: int, replaced: int, curvature: float, score_width: float) -> float:
-    """Most that `replaced` arbitrary observations move a block's M-center: prop:block_replacement.
+    """The most that `replaced` arbitrary observations can move a block's M-center: prop:block_replacement.
 
         |T' − T| ≤ 2 s M_c / (n a₀)   (eq:block_replacement_sensitivity)
 
@@ -99,7 +99,7 @@ def partition_load(deviation: float, sizes: Sequence[int]) -> float:
 
 
 def partition_budgets(sizes: Sequence[int], corrupted: int, delta: float) -> tuple[int, ...]:
-    """s_b(δ), loads that no block exceeds but with probability δ: cor:partition_to_estimator.
+    """s_b(δ), loads that no block exceeds except with probability δ: cor:partition_to_estimator.
 
         s_b(δ) = min{n_b, ⌈n_b m/N + √(n_b/2 · log(B/δ))⌉}
 

@@ -1,6 +1,6 @@
 """The paper's probability statements with less given away: the same premises, the same events, smaller numbers.
 
-Three losses of the paper's proofs are taken back (docs/certificates.md has each argument in full): sums of bounded scores
+Three losses of the paper's proofs are recovered (docs/certificates.md has each argument in full): sums of bounded scores
 are compared with a binomial law instead of a normal one, how many of B independent blocks fail has an exact law, and so has
 the number of corrupted responses that a random partition puts into a block. The premises are those at the top of
 `guarantees.reference`, and each value is at most the paper's.
@@ -80,7 +80,7 @@ def sharp_reference_failure(
 
 
 def exact_loads(sizes: Sequence[int], corrupted: int, delta: float) -> tuple[int, ...]:
-    """Loads that no block exceeds but with probability δ, by the exact law of a block's load: cor:partition_to_estimator.
+    """Loads that no block exceeds except with probability δ, by the exact law of a block's load: cor:partition_to_estimator.
 
         s_b = min{s : P(S_b > s) ≤ δ/B},   S_b hypergeometric: n_b draws from N with m corrupted
 

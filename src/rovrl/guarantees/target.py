@@ -32,7 +32,7 @@ def m_functional(law: Law, score_width: float, weights: Iterable[float] | None =
 
 
 def separation(law: Law, t: float, score_width: float, weights: Iterable[float] | None = None) -> float:
-    """The a that a law has up to r₀ = t, for the tails of eq:block_mixed_tail: the least slope on a grid of 200 points.
+    """The a that holds for `law` up to r₀ = t, for the tails of eq:block_mixed_tail: the least slope on a grid of 200 points.
 
         a = min_{0 < u ≤ t} min{−g(θ_ρ + u), g(θ_ρ − u)}/u,   g(v) = E_P ψ_c(X − v)
 

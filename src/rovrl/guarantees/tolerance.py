@@ -1,4 +1,4 @@
-"""What may I tolerate? How far bad rewards can change the advantages of the others, with certainty, in groups one has."""
+"""What can a group tolerate? How far bad rewards can change the other advantages, with certainty, in given groups."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rovrl.resolved import Resolved
 from rovrl.robust.blocks import Blocks
 from rovrl.scales import is_adaptive
 
-PIECE = 256
-"""Groups searched at a time."""
+PIECE = 2**13
+"""Rewards searched at a time, in whole groups."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def tolerance(
 
         |Â_i(R') − Â_i(R)| ≤ change  for every R' that differs from R in at most r rewards, R_i not among them
 
-    `reference_range` composed with `credit_certificate`: no law of the rewards, no chance, no curvature. `groups` is
+    `reference_range` composed with `credit_certificate`: nothing is assumed of the rewards, and it is certain. `groups` is
     [group, response], or one list of rewards per group; a reward that is not a number is left out, as in training. What
     training takes from earlier steps (a lagged ν̂, adaptive κ and s_min) is taken from these groups here and held fixed.
     Refused for `faults="reject"`: which responses that leaves out depends on all rewards.
@@ -71,12 +71,13 @@ def tolerance(
     values = torch.cat(rows) if rows else torch.zeros(0)
     found = [bucket for bucket in buckets(values.isfinite(), ids, len(rows)) if bucket[0] > r]
     if not found:
-        raise ValueError(f"groups must hold one with at least {max(r + 1, 2)} finite rewards, not {len(rows)} without")
+        raise ValueError(f"groups must include one with {max(r + 1, 2)} finite rewards, not {len(rows)} with fewer")
     partitions, parts = Partitions(channel, generator), []
     used = {m: partitions[m] for m, _, _ in found}
     settings = Resolved.of([values[at] for _, _, at in found], used, channel, "credit", None)
     for (m, which, at), factor in settings.by_unit(found, None):
-        for some, rewards in zip(which.split(PIECE), values[at].split(PIECE), strict=True):
+        few = max(PIECE // m, 1)
+        for some, rewards in zip(which.split(few), values[at].split(few), strict=True):
             parts.append((some, *_certify(rewards, used[m][0], settings.for_groups(m, factor), r)))
     index, change, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
     order = index.argsort()
@@ -114,16 +115,14 @@ def tolerance_of_groups(
     *,
     replaced: Sequence[int] = (1, 2, 3),
 ) -> str:
-    """One sentence on how much bad rewards can change the advantages of the others in these groups, with certainty."""
+    """One sentence on how much bad rewards can change the other advantages in these groups, with certainty."""
     rows = list(groups)
     found = [tolerance(rows, channel, replaced=r) for r in replaced]
     parts = [
         f"{f.replaced} bad: {f.within(0.5):.2g} in half of the groups, {f.within(0.9):.2g} in nine of ten"
         for f in found
     ]
-    return (
-        f"Certain, whatever the bad rewards are, no other response's advantage changes by more than: {'; '.join(parts)}"
-    )
+    return f"For certain, whatever the bad rewards are, no other advantage changes by more than: {'; '.join(parts)}"
 
 
 def _listed(sizes: tuple[int, ...]) -> str:

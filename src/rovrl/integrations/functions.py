@@ -61,7 +61,7 @@ def policy_loss(
 ) -> tuple[Tensor, dict[str, float]]:
     """(-g(e^m, A) of eq:gspo_objective at each token [response, token], metrics), with m by SoftRoVR.
 
-    The engine sums up, over whatever it averages. Gradient: through m into `log_probs`, each token by its influence; none
+    The engine averages them. Gradient: through m into `log_probs`, each token by its influence; none
     through the advantages.
     """
     channel = channels().ratio

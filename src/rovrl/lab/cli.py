@@ -21,7 +21,7 @@ examples:
   rovrl train --method gspo,rovr-gspo-adaptive --seeds 3 --compare
   rovrl train --contaminate spikes:rate=0.05,size=16 --contaminate failures:rate=0.02
   rovrl train --clean --method gspo,rovr-gspo            no planted corruption
-  rovrl train --resume                                   goes on with the newest run in runs/
+  rovrl train --resume                                   resumes the newest run in runs/
   rovrl train --config run.yaml                          your model, data and reward (TRL's YAML)
   rovrl train --config run.yaml --method gspo --learning_rate 5e-7    the same with TRL's fields overridden
   rovrl train --model smollm2 --method rovr-gspo         a real 135M language model on few-shot addition
@@ -37,9 +37,9 @@ CONTAMINATE_HELP = (
     f"on the prompt); kinds: {', '.join(CONTAMINATIONS)} (docs/train.md)"
 )
 TAKES_MORE = True
-"""With --config, any further `--field value` overrides the YAML, as TRL's own parser has it."""
+"""With --config, any further `--field value` overrides the YAML, as with TRL's own parser."""
 WITH_CONFIG = ("config", "method", "out", "resume")
-"""The options that mean something beside --config; the others describe the embedded job."""
+"""The options that mean something together with --config; the others describe the embedded job."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +129,7 @@ def overrides(words: Sequence[str]) -> dict[str, Any]:
             waiting = None if equals else name
             found[name] = yaml.safe_load(value) if equals else True
         elif waiting is None:
-            raise RovrlError(f"{word!r} belongs to no option; write --field value, with lists as '[a, b]'")
+            raise RovrlError(f"{word!r} does not belong to any option; write --field value, with lists as '[a, b]'")
         else:
             found[waiting], waiting = yaml.safe_load(word), None
     return found
@@ -143,7 +143,7 @@ def _refuse_embedded_options(args: argparse.Namespace) -> None:
         given = typed.intersection(action.option_strings)
         if given and action.dest not in WITH_CONFIG:
             raise RovrlError(
-                f"{given.pop()} describes the embedded job and would be ignored beside --config; give TRL's own word for it "
+                f"{given.pop()} describes the embedded job and would be ignored with --config; use TRL's own field for it "
                 "in the YAML or as --field value (for example --max_steps 100, --learning_rate 1e-6)"
             )
 

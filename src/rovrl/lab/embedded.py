@@ -26,7 +26,7 @@ DEFAULT_METHODS = "gspo,rovr-gspo,rovr-gspo-guarded"
 
 
 def run(args: argparse.Namespace, default: argparse.Namespace) -> int:
-    """The whole command; `default` is what `args` would be without a word from the user."""
+    """The whole command; `default` is what `args` would be if the user gave no options."""
     require_packages()
     out = place(args.out, args.resume)
     planned = plan(args, out, default)
@@ -159,5 +159,6 @@ def print_labels(rows: Sequence[Row]) -> None:
     beyond = [title(row.method) for row in rows if METHODS[row.method].beyond_paper]
     if beyond:
         print(
-            f"Beyond the paper, whose own settings are RoVR-GSPO's: {'; '.join(beyond)} (docs/faults.md, docs/adaptive.md)."
+            f"Beyond the paper, whose own settings are RoVR-GSPO's: {'; '.join(beyond)} "
+            "(docs/faults.md, docs/adaptive.md, docs/rollouts.md)."
         )

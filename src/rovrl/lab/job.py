@@ -1,4 +1,4 @@
-"""One run of the embedded job: one method, one seed, one directory; it can be killed and goes on where it was.
+"""One run of the embedded job: one method, one seed, one directory; a killed run is resumed where it stopped.
 
 config.json        the job, its versions, the digest of the warmed-up weights
 metrics.jsonl      one line per optimizer step
@@ -59,6 +59,10 @@ class Job:
             raise RovrlError(f"model {self.model!r} is not known; choose one of {', '.join(WORLDS)}")
         if self.reward not in KINDS:
             raise RovrlError(f"reward {self.reward!r} is not known; choose one of {', '.join(KINDS)}")
+        if METHODS[self.method].recomputes and self.rollout is None:
+            raise RovrlError(
+                f"method {self.method} is for responses of a copy in another precision: add --rollout bfloat16 or int8"
+            )
         for text in self.contamination:
             parse(text)
         if self.group < 2:

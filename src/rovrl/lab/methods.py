@@ -24,6 +24,8 @@ class Method:
     """What the reward channel computes: a name in `rovrl.ADVANTAGES` or `rovrl.baselines.ADVANTAGES`."""
     weight: str = "soft_rovr"
     """What the ratio channel computes: SoftRoVR, or a name in `rovrl.baselines.WEIGHTS`."""
+    recomputes: bool = False
+    """Whether the policy tells the old log-probabilities itself where a copy in another precision sampled."""
     clamp: bool = False
     """Whether the rewards are clamped first: to the known range of `rule`, to a guessed one of `score`."""
     trainer: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +60,17 @@ PEERS = {
 OPEN_CLIP = {"epsilon": 0.9, "epsilon_high": 9.0}
 """No outer clip for GMPO: its clamped tokens keep the weight between exp(-0.4) and exp(0.4) where a clip would act."""
 PER_REWARD = {"multi_objective_aggregation": "normalize_then_sum"}
-"""Each reward function becomes advantages of its own, which are summed up."""
+"""Each reward function gets advantages of its own, which are summed."""
+CORRECTED = {
+    "tis": "token TIS",
+    "tis_sequence": "sequence TIS",
+    "mis": "sequence MIS",
+    "icepop": "IcePop",
+    "geometric": "geometric mean",
+    "soft_rovr": "SoftRoVR as weight",
+    "soft_rovr_reject": "SoftRoVR rejects",
+}
+"""Rollout corrections: name in `rovrl.ROLLOUT_CORRECTIONS` -> title."""
 TOKEN_LEVEL = {"importance_sampling_level": "token", "loss_type": "sapo"}
 
 METHODS: Mapping[str, Method] = {
@@ -84,6 +96,13 @@ METHODS: Mapping[str, Method] = {
     **{
         f"{name}-softrovr": Method(f"{title}, SoftRoVR", reward_channel={}, ratio_channel={}, advantage=peer)
         for name, (title, peer) in PEERS.items()
+    },
+    "gspo-recomputed": Method("GSPO, recomputed", recomputes=True),
+    **{
+        f"gspo-{name.replace('_', '-')}": Method(
+            f"GSPO, {title}", recomputes=True, trainer={"rollout_correction": name}, beyond_paper="rovr" in name
+        )
+        for name, title in CORRECTED.items()
     },
     "gmpo": Method("GMPO", ratio_channel={}, weight="gmpo", trainer=OPEN_CLIP),
     "sapo": Method("SAPO", trainer=TOKEN_LEVEL),

@@ -1,4 +1,4 @@
-"""The page of a run: learning curves, diagnostics and sample responses in one HTML file that asks nothing of the network."""
+"""The page of a run: learning curves, diagnostics and sample responses in one HTML file that needs no network."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def run_all(
     """Trains every order that is not finished yet; returns when all are, or raises the failures' sentences.
 
     `warm` maps what decides a job's first model (`Job.start`) to its directory; `after_each` is called when a run is
-    finished. A failure stops no other run: the rest is finished first.
+    finished. A failure does not stop the other runs: they are finished first.
     """
     waiting = [order for order in orders if not finished(order.directory)]
     for order in waiting:
@@ -133,7 +133,7 @@ class _Pool:
 
 
 class _Bars:
-    """One line per run that is under way: how far, how accurate, how long still."""
+    """One line per run that is under way: how far, how accurate, how long to go."""
 
     def __init__(self, progress: Any, orders: Sequence[Order], title: str) -> None:
         self.progress, self.bars = progress, {}

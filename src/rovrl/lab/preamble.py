@@ -1,4 +1,4 @@
-"""What the embedded job says of itself before it starts: its command, and what is planted."""
+"""What the embedded job says about itself before it starts: its command, and what is planted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rovrl.lab.rewards import KINDS
 
 
 def preamble(job: Job) -> list[str]:
-    """What is planted, said plainly."""
+    """What is planted, in plain words."""
     lines = [
         *job.world.facts,
         f"Reward: {job.reward} ({KINDS[job.reward].formula}).",

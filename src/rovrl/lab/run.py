@@ -76,7 +76,7 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
         reward_transform=corrupt,
     )
     trainer.remove_callback(transformers.PrinterCallback)
-    trainer.rollout_precision = job.rollout
+    trainer.rollout_precision, trainer.recomputes = job.rollout, METHODS[job.method].recomputes
     for callback in callbacks:
         if isinstance(callback, Watch):
             callback.trainer = trainer
@@ -84,7 +84,7 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
 
 
 def settings(job: Job, directory: Path) -> RoVRConfig:
-    """The job in TRL's words; the method has the last one."""
+    """The job as TRL's settings; those of the method come last."""
     chosen: dict[str, Any] = {"epsilon": job.clip_low, "epsilon_high": job.clip_high} | METHODS[job.method].settings()
     return RoVRConfig(
         output_dir=str(directory / "checkpoints"),
@@ -159,7 +159,7 @@ class Watch(TrainerCallback):
 
 
 def summary(job: Job, directory: Path) -> dict[str, Any]:
-    """What a finished run comes to: its learning curve and the averages of its diagnostics."""
+    """The result of a finished run: its learning curve and the averages of its diagnostics."""
     rows, curve = read_lines(directory / "metrics.jsonl"), read_lines(directory / "evaluations.jsonl")
     names = sorted({name for row in rows for name in row} - {"step"})
     values = {name: [row[name] for row in rows if isinstance(row.get(name), int | float)] for name in names}

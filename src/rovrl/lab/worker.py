@@ -1,7 +1,7 @@
-"""A worker process: takes jobs as JSON lines on standard input, trains them one after another, tells what happens.
+"""A worker process: takes jobs as JSON lines on standard input, trains them one after another, and reports what happens.
 
 It imports TRL once for many runs, uses one thread, and ends as soon as its parent is gone (standard input closes), so that
-no orphan goes on writing into a run that somebody continues.
+no orphan goes on writing into a run that someone has resumed.
 """
 
 from __future__ import annotations

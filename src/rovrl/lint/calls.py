@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def numbers(self) -> list[float]:
-        """The values as floats; NaN for what is no finite number."""
+        """The values as floats; NaN for what is not a finite number."""
         return [float(v) if is_number(v) and math.isfinite(float(v)) else math.nan for v in self.values]
 
 

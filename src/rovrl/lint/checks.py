@@ -86,7 +86,7 @@ def _kinds(found: Linted, answer: Answer) -> None:
     strange = [v for v in answer.values if v is not None and not is_number(v)]
     if strange:
         found.findings["not_numbers"] = (
-            f"{len(strange):,} values are no numbers, the first a {type(strange[0]).__name__}"
+            f"{len(strange):,} values are not numbers, the first a {type(strange[0]).__name__}"
         )
     nothing = sum(v is None for v in answer.values)
     broken = sum(is_number(v) and not math.isfinite(float(v)) for v in answer.values)
@@ -94,7 +94,9 @@ def _kinds(found: Linted, answer: Answer) -> None:
     if broken:
         found.findings["nonfinite"] = f"{broken:,} values are NaN or infinite: a NaN in a mean makes a whole group NaN"
     if nothing == len(answer.values):
-        found.findings["all_none"] = "every value is None: the function scored nothing, perhaps for want of a column"
+        found.findings["all_none"] = (
+            "every value is None: the function scored nothing, perhaps because a column is missing"
+        )
 
 
 def _repeatable(found: Linted, function: Function, rows: Completions, answer: Answer, chat: bool) -> None:
@@ -145,7 +147,7 @@ def _statistics(found: Linted, rows: Completions) -> None:
 
 def _fits(found: Linted) -> str:
     if found.spread is None:
-        return "no group has different values: no estimator can make a signal of them"
+        return "no group has different values: no estimator can make a signal out of them"
     wide = f"the usual spread within a group is {found.spread:.3g}"
     bound = f"kappa = 1 is {1 / found.spread:.2g} spreads" if found.spread < 0.5 else "kappa = 1 is of that order"
     if "tails" in found.findings:

@@ -88,7 +88,7 @@ def read_lines(
 ) -> list[Line]:
     """The rows of a file of JSON lines; none where there is no file, and without a last line that a kill cut short.
 
-    A damaged line in the middle (no JSON object, or one that is not `whole`) is not such a leftover: a RovrlError names it and
+    A damaged line in the middle (not a JSON object, or one that is not `whole`) is no such leftover: a RovrlError names it and
     the `remedy`.
     """
     if not path.exists():

@@ -1,4 +1,4 @@
-"""HTML in one file that asks nothing of the network: text is escaped unless it says that it is HTML already."""
+"""HTML in one file that needs no network: text is escaped unless it says that it is HTML already."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ examples:
   rovrl paper list                       every table and figure, and what it needs
   rovrl paper run tab:sim_rmse           makes it (CSV, Markdown, LaTeX, SVG, PNG)
   rovrl paper run all --smoke            a quick look at everything
-  rovrl paper draw all                   tables and figures anew from the rows, nothing is run
+  rovrl paper draw all                   tables and figures again from the saved rows; nothing is run
   rovrl paper check                      ours beside the published numbers
   rovrl paper check tab:reward_contamination --json
   rovrl paper check --markdown docs/reproduce.md

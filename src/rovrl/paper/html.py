@@ -1,4 +1,4 @@
-"""`rovrl report`: every table, figure and check of results/paper as one HTML file that asks nothing of the network."""
+"""`rovrl report`: every table, figure and check of results/paper as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def overview(checked: Sequence[dict[str, Any]]) -> Html:
     summary = (
         f"{good} of {len(run)} labels agree with the published numbers; {len(checked) - len(run)} need GPUs or were "
         "not run. Simulations agree where every cell lies within the Monte Carlo error of both; stand-ins are streams drawn "
-        "to the published facts, or runs of a small model, and agree within 10 % or by direction, as each check says."
+        "to match the published facts, or runs of a small model, and agree within 10 % or by direction, as each check says."
     )
     return joined([element("h1", TITLE), element("p", summary), html_table(["label", "what", "", "agrees"], lines)])
 

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Bootstrapped:
-    """What every experiment with bootstrap intervals is told; each adds its own sizes."""
+    """The settings of every experiment with bootstrap intervals; each adds its own sizes."""
 
     replicates: int = 500
     """Of the bootstrap."""

@@ -17,12 +17,12 @@ Written by `rovrl paper check --markdown docs/reproduce.md` from the committed r
 
 Each label of the paper is one command. It writes rows (CSV), a meta file (setting, seed, versions, seconds), Markdown and
 LaTeX tables, and figures as SVG and PNG into `{out}`; `--smoke` takes seconds instead. `rovrl paper check` prints
-every number of ours beside the published one, `rovrl paper draw LABEL` makes tables and figures anew from the rows, and
+every number of ours beside the published one, `rovrl paper draw LABEL` makes tables and figures again from the rows, and
 `rovrl report` puts all of it into one HTML file.
 
 **What "agrees" means.** Simulations: every published cell within 3.5 Monte Carlo errors of both (the authors' random
 stream is not known). Reward contamination and token stress: the paper's saved records are not public, so ours are streams
-drawn to its published facts, within 10 % where a number follows from those facts, by direction where it does not.
+drawn to match its published facts, within 10 % where a number follows from those facts, by direction where it does not.
 Training: another model and task, by direction. Every such stand-in says so below. What needs GPUs is listed with its
 published numbers and the recipe that would make it; nothing is invented.
 """

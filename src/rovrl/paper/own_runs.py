@@ -43,7 +43,7 @@ class Name:
 
 
 def named(words: Iterable[str]) -> list[tuple[Name, Path]]:
-    """Name and directory of each word of --runs: NAME=DIR, or DIR whose path or evaluated models tell the name."""
+    """Name and directory of each word of --runs: NAME=DIR, or a DIR whose path or evaluated models give the name."""
     found = []
     for word in words:
         given, equals, rest = word.partition("=")
@@ -64,7 +64,7 @@ def named(words: Iterable[str]) -> list[tuple[Name, Path]]:
 
 
 def _name(text: str) -> Name | None:
-    """The first model, reward and method among the parts of a path; a part may go on, as in rovr-gspo-seed2."""
+    """The first model, reward and method among the parts of a path; a part may continue, as in rovr-gspo-seed2."""
     parts = text.lower().replace("\\", "/").replace("_", "/").split("/")
     model, reward, method = (
         next((key for part in parts for key in keys if _is(part, key)), None) for keys in (MODELS, REWARDS, OPTIMIZERS)

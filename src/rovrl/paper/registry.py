@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rovrl.paper.item import Item
 
-CALIBRATED_REWARDS = "rewards drawn to the published facts (the paper's saved rewards are not public)"
-CALIBRATED_TOKENS = "token log-ratios drawn to the published facts (the paper's records are not public)"
+CALIBRATED_REWARDS = "rewards drawn to match the published facts (the paper's saved rewards are not public)"
+CALIBRATED_TOKENS = "token log-ratios drawn to match the published facts (the paper's records are not public)"
 EMBEDDED = "runs of the embedded addition model instead of Qwen3-4B-Base on MATH"
 
 ITEMS: dict[str, Item] = {

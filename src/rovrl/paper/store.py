@@ -58,7 +58,7 @@ def make(name: str, out: Path, smoke: bool, progress: Progress) -> list[Row]:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """What is written here goes to `folder`; a full disk or a wrong place is a sentence."""
+    """What is written here goes to `folder`; a full disk or a wrong place is reported in a sentence."""
     try:
         yield
     except OSError as error:
@@ -96,7 +96,7 @@ def load(name: str, out: Path) -> tuple[list[Row], dict[str, Any]]:
         raise RovrlError(f"no results of {name} in {out}; make them first: rovrl paper run {label}") from None
     except (OSError, ValueError) as error:
         raise RovrlError(
-            f"the results in {folder} cannot be read ({error}); make them anew with rovrl paper run"
+            f"the results in {folder} cannot be read ({error}); make them again with rovrl paper run"
         ) from None
 
 

@@ -24,8 +24,8 @@ from rovrl.records import RecordWriter
 def join(recorded: Path, out: Path, rollouts: Path | None = None) -> dict[str, int]:
     """Writes one record file per step of `recorded` into `out` and returns counts: steps, rows, unmatched.
 
-    Prompts and completions come from verl's own dump (`trainer.rollout_data_dir`) if `rollouts` names it. Without
-    rewards, or of another run, a row matches no response: it is left out and counted as unmatched.
+    Prompts and completions come from verl's own dump (`trainer.rollout_data_dir`) if `rollouts` names it. A row
+    without rewards, or of another run, matches no response: it is left out and counted as unmatched.
     """
     steps = sorted(recorded.glob("step_*/rows.json"))
     if not steps:

@@ -1,4 +1,4 @@
-"""Reading records: streamed, damaged files told and left out."""
+"""Reading records: step by step; damaged files are reported and left out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_batches(
     batch_size: int = ROWS_PER_GROUP,
     report: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """Yields (step, pyarrow.RecordBatch) of at most `batch_size` rows: for steps that are themselves too large.
+    """Yields (step, pyarrow.RecordBatch) of at most `batch_size` rows: for steps too large to hold in memory.
 
     Of a file that is damaged in the middle, the rows before the damage have been given when it is found; the rest is left out
     and reported to `report`.

@@ -44,7 +44,7 @@ class RecordWriter:
             left_over.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Lets another process write into the directory; the end of this one does, too."""
+        """Lets another process write into the directory; so does the end of this process."""
         self._lock.release()
 
     def write_step(self, step: int, rows: Mapping[str, Sequence[Any]], notes: Mapping[str, Any] | None = None) -> Path:

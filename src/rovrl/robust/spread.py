@@ -30,7 +30,7 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     """The s that is its own sandwich scale at c = 1.25·s, over the members of all groups with contrast; 0 if none has.
 
     s = √(mean ψ_c²)/mean ψ_c' of the residuals R_ij - μ_j, with μ_j the group's M-center at c; at least half the step of a
-    discrete variable. `groups` holds one matrix of finite values for each group size. Follows every change of unit, ignores
+    discrete variable. `groups` holds one matrix of finite values for each group size. Scales with the unit, ignores
     offsets of groups. Gradient: none.
     """
     parts = [_residuals(rows.detach().double().cpu()) for rows in groups if rows.shape[-1] > 1]
@@ -85,7 +85,7 @@ class Stack(NamedTuple):
     """What is not filled up; None: nothing is."""
     members: Float[Tensor, "m 1"]
     group: Int[Tensor, " m"]
-    """Of each member, its row."""
+    """The row of each member."""
 
 
 def _stacked(groups: Sequence[Float[Tensor, "group n"]]) -> list[Stack]:

@@ -2,7 +2,7 @@
 
 A group's *bulk* is the length of the shortest interval that holds half of it: the noise around the commonest outcome, which
 neither the mix of outcomes nor a minority of outliers changes. Groups whose bulks lie on two sides of a wide gap, or of which
-some have ties for a bulk and others have not, are measured apart if their spreads differ by a large factor.
+some have ties for a bulk and others have not, are measured separately if their spreads differ by a large factor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARE, LEAST = 0.1, 3
 def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, " group"]], list[float]]:
     """For each matrix the number of each group's unit, and the spread of each unit, ascending; one unit as a rule.
 
-    `groups` holds one matrix of finite values for each group size. Follows every change of unit. No contrast: one unit, 0.
+    `groups` holds one matrix of finite values for each group size. Scales with the unit. No contrast: one unit, 0.
     """
     bulks = torch.cat([bulk(rows) for rows in groups]) if groups else torch.zeros(0)
     parts = _parts(bulks)

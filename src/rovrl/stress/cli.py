@@ -1,6 +1,7 @@
 """`rovrl stress rewards PATH [--suggest]`, `rovrl stress ratios PATH`: the paper's stress protocols on your own records.
 
-`rovrl stress alignment`: every method in simulated worlds whose truth is known.
+`rovrl stress alignment`: every method in simulated worlds whose truth is known. `rovrl stress rollouts`: what statistics of
+another engine's log-probabilities see.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rovrl.errors import RovrlError
 from rovrl.output.intervals import shared_draws
 from rovrl.output.progress import progress_bar
 from rovrl.scales import ADAPTIVE_BOUND, ADAPTIVE_FLOOR
+from rovrl.stress import rollouts
 from rovrl.stress import worlds_cli as worlds
 from rovrl.stress.measured import rows_for
 from rovrl.stress.ratios import conditions, draw_positions
@@ -29,14 +31,18 @@ examples:
   rovrl stress rewards runs/mine/records --suggest  which credit bound fits these rewards
   rovrl stress ratios runs/mine/records --step 18   spikes and bursts of token log-ratios
   rovrl stress alignment                            every method in worlds whose truth is known
+  rovrl stress rollouts                             what a sum, a mean and SoftRoVR see of another engine's rounding
   rovrl stress alignment --world spikes --rate 0.25 --group 8 --contrast 0.5
-PATH is a record set of `rovrl train` or of RoVRTrainer(record_dir=...); a verl run is joined by `rovrl.records.join`.
+PATH is a record set of `rovrl train` or of RoVRTrainer(record_dir=...); for verl, `python -m rovrl.records.join` makes one.
 """
+
+SIMULATED = {"alignment": worlds.run, "rollouts": rollouts.run}
+"""What needs no records."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `rovrl stress`."""
-    parser.add_argument("statistic", choices=["rewards", "ratios", "alignment"])
+    parser.add_argument("statistic", choices=["rewards", "ratios", "alignment", "rollouts"])
     parser.add_argument("path", type=Path, nargs="?", help="rewards, ratios: directory of records")
     parser.add_argument(
         "--alpha", type=float, default=16.0, help="rewards: size of the contamination in σ (default: 16)"
@@ -51,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table; 0."""
-    if args.statistic == "alignment":
-        return worlds.run(args)
+    if args.statistic in SIMULATED:
+        return SIMULATED[args.statistic](args)
     if args.path is None:
         raise RovrlError(
             f"rovrl stress {args.statistic} needs a directory of records, such as RUN/records of rovrl train"

@@ -1,4 +1,4 @@
-"""Records of a run as what the stress tests take: reward groups, and the token log-ratios of a step."""
+"""Records of a run in the form that the stress tests take: reward groups, and the token log-ratios of a step."""
 
 from __future__ import annotations
 

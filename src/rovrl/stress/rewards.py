@@ -28,7 +28,7 @@ from rovrl.scales import ADAPTIVE_FLOOR, resolve
 ALPHAS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 MEASURES = ("reference_displacement", "scale_inflation", "contrast_retention", "rms_deviation")
 PEERS = ("dr_grpo", "rloo", "median_mad", "shortest_half", "winsor")
-"""Of `baselines.ADVANTAGES`, those that are shown beside ours."""
+"""Those of `baselines.ADVANTAGES` that are shown beside ours."""
 PIECE = 1 << 21
 """Numbers held at a time."""
 

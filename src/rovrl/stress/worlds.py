@@ -18,7 +18,7 @@ GLOBAL_SD = 1.165
 
 @dataclass(frozen=True)
 class Knobs:
-    """What a user may turn."""
+    """What a user can set."""
 
     prompts: int = 256
     group: int = 16

@@ -34,7 +34,7 @@ def conversation(prompt: object, completion: object) -> Chat:
 def as_prompt(tokenizer: Any, chat: Chat | str) -> str:
     """The text the model continues: by its chat template, or without one the messages' texts, each on its own.
 
-    A text is continued as it stands, as trainers do with a prompt that is no conversation.
+    A text is continued as it stands, as trainers do with a prompt that is not a conversation.
     """
     if isinstance(chat, str):
         return chat

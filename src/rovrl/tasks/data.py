@@ -15,7 +15,7 @@ ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a `.jsonl` file (an object a line), `.json` (the same, or a list of objects), `.csv` or `.parquet`."""
+    """The rows of a `.jsonl` file (one object per line), `.json` (the same, or a list of objects), `.csv` or `.parquet`."""
     if not path.is_file():
         raise RovrlError(f"there is no file {path}: give a {' / '.join(ENDINGS)} file")
     if path.suffix == ".parquet":

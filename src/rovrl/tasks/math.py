@@ -36,7 +36,7 @@ def scores(
     pool: VerifierPool | None = None,
     on_done: Callable[[int], object] | None = None,
 ) -> list[float]:
-    """`score` of each pair, over all workers; `on_done(n)` is told how many more pairs are finished."""
+    """`score` of each pair, over all workers; `on_done(n)` is called with how many more pairs are finished."""
     return [float(verdict.accepted) for verdict in verdicts(completions, answers, pool=pool, on_done=on_done)]
 
 
@@ -47,7 +47,7 @@ def verdicts(
     pool: VerifierPool | None = None,
     on_done: Callable[[int], object] | None = None,
 ) -> list[Verdict]:
-    """The verdict on each pair, with the reason of a refusal without a comparison.
+    """The verdict on each pair, with the reason where it was refused without a comparison.
 
     Responses to one prompt repeat each other's answers: each different (answer, gold) pair is judged once, the same text
     and two plain integers need no algebra, and verdicts are remembered for later calls.

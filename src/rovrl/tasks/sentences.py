@@ -53,7 +53,7 @@ def by_nltk(text: str) -> list[str]:
         return nltk.sent_tokenize(text)
     except LookupError:
         raise RovrlError(
-            'NLTK\'s sentence model is not there: run `python -m nltk.downloader punkt_tab`, or use splitter="rules"'
+            'NLTK\'s sentence model is not installed: run `python -m nltk.downloader punkt_tab`, or use splitter="rules"'
         ) from None
 
 

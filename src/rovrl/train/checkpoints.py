@@ -1,4 +1,4 @@
-"""What of a run survives: whole checkpoints, and the sentence when the disk gives out."""
+"""What survives of a run: whole checkpoints, and the sentence when the disk gives out."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def storage_sentence(error: OSError, directory: Path) -> RovrlError:
     reason = f"the disk is full ({free} MiB left)" if full else error.strerror or os.strerror(errno.EIO)
     return RovrlError(
         f"the run in {directory} stopped: {reason}; its finished steps are kept, "
-        "mend that and go on with the same command and --resume"
+        "fix that and repeat the command with --resume"
     )

@@ -26,7 +26,7 @@ from rovrl.train.settings import Custom, load_data, missing_model, read
 def run(config: str, resume: bool = False, out: str | None = None, changes: Mapping[str, Any] | None = None) -> int:
     """Trains, saves the model in the output directory, and prints where everything is.
 
-    `changes` go over the settings of the file. A finished run is left as it is, unless it is now to last longer.
+    `changes` go over the settings of the file. A finished run is left as it is, unless it is now to run longer.
     """
     custom = read(config, out, changes or {})
     place = Path(custom.training.output_dir)

@@ -38,7 +38,7 @@ class Custom:
 
 
 def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = None) -> Custom:
-    """The settings of a YAML file under `changes`; a RovrlError that names the key for everything that is wrong with them."""
+    """The settings of a YAML file with `changes` on top; a RovrlError that names the key for anything wrong with them."""
     trl = require("trl", extra="train")
     from rovrl.integrations.trl import RoVRConfig
 

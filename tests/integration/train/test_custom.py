@@ -175,14 +175,14 @@ def test_a_finished_run_is_left_as_it_is(write, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--generations", "3"], "--generations describes the embedded job and would be ignored beside --config"),
+        (["--generations", "3"], "--generations describes the embedded job and would be ignored with --config"),
         (["--seeds=3"], "--seeds describes the embedded job"),
         (["--clean"], "--clean describes the embedded job"),
         (["--method", "gspo,rovr-gspo"], "trains one method"),
         (["--method", "gspo-clamp"], "clamp in your reward function"),
         (["--method", "gsop"], "choose from gspo"),
         (["--learning_rat", "1e-6"], "no setting 'learning_rat'; did you mean learning_rate"),
-        (["--max_steps", "2", "3"], "'3' belongs to no option"),
+        (["--max_steps", "2", "3"], "'3' does not belong to any option"),
     ],
 )
 def test_an_option_that_would_be_ignored_beside_a_config_is_refused(write, capsys, words, sentence):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from rovrl.errors import RovrlError
 from rovrl.lab.job import Job, prepare
 from rovrl.lab.methods import METHODS
 from rovrl.lab.models.warmup import WarmUp, warmed_up
@@ -83,7 +84,7 @@ def test_the_second_task_trains_on_every_kind_of_reward_with_faults_rejected(rew
         assert all(row["reward"] == dispatch.score(row["prompt"], row["completion"]) for row in clean)
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
 def test_responses_of_a_degraded_copy_have_log_ratios_before_any_update(precision, warm, tmp_path, few_problems):
     first_update = {}
     for name, rollout in (("same", None), ("copy", precision)):
@@ -93,6 +94,27 @@ def test_responses_of_a_degraded_copy_have_log_ratios_before_any_update(precisio
         first_update[name] = max(abs(value) for ratios in first for value in ratios)
     assert first_update["same"] < 1e-5  # float32 rounding of two forward passes
     assert first_update["copy"] > 1e-4
+
+
+@pytest.mark.parametrize("method", ["gspo-recomputed", "gspo-soft-rovr", "gspo-mis"])
+def test_a_policy_that_recomputes_has_no_log_ratios_at_first_and_corrects_what_the_copy_did(
+    method, warm, tmp_path, few_problems
+):
+    result = train(SMALL.with_(method=method, contamination=(), rollout="int4"), tmp_path / "run", warm)
+    _, rows = next(iter(read_steps(tmp_path / "run", ["update", "log_ratios"])))
+    first = [row["log_ratios"] for row in rows.to_pylist() if row["update"] == 0]
+    assert max(abs(value) for ratios in first for value in ratios) < 1e-5  # float32 rounding of two forward passes
+    found = {name: value for name, value in result["averages"].items() if "rollout" in name}
+    if method == "gspo-recomputed":
+        assert found == {}
+    else:
+        assert found["rovr/rollout_gap"] > 1e-3  # the copy's rounding, which the log-ratios no longer hold
+        assert found["rovr/rollout_weight"] != 1.0
+
+
+def test_a_correction_without_a_copy_to_correct_is_refused():
+    with pytest.raises(RovrlError, match="gspo-tis is for responses of a copy in another precision: add --rollout"):
+        SMALL.with_(method="gspo-tis", rollout=None)
 
 
 def test_both_methods_meet_the_same_prompts_and_the_same_spikes(warm, tmp_path, few_problems):

@@ -48,7 +48,10 @@ def test_a_run_logs_every_metric_in_training(credit_bound, absent, tmp_path):
     trainer = tiny.trainer(tmp_path, reward_channel={"credit_bound": credit_bound})
     trainer.train()
     logged = {name for entry in trainer.state.log_history for name in entry if name.startswith("rovr/")}
-    others = {"variance_share", *(name for name in METRICS if name == "rejected" or name.startswith("fault_"))}
+    others = {
+        "variance_share",
+        *(name for name in METRICS if name == "rejected" or name.startswith(("fault_", "rollout_"))),
+    }
     assert logged == {f"rovr/{name}" for name in METRICS if name not in absent | others}
 
 

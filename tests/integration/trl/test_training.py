@@ -203,7 +203,7 @@ def test_a_weight_that_hides_what_the_policy_does_is_told_once(tmp_path, caplog)
     trainer = tiny.trainer(tmp_path)
     name = "rovr/weight_disagreement"
     with caplog.at_level(logging.WARNING, logger="rovrl"):
-        for value in (0.2, 0.2, 0.9, 0.2):  # one high batch is no finding
+        for value in (0.2, 0.2, 0.9, 0.2):  # one high batch is not a finding
             trainer._metrics["train"][name].append(value)
             trainer.log({})
         assert not caplog.records

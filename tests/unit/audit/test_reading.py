@@ -51,7 +51,7 @@ def test_verl_rollouts_are_grouped_by_uid_and_pad_rows_are_left_out(tmp_path):
     assert result.summary.groups == 24
     assert result.summary.responses == 192
     assert sorted(result.groups.mean) == pytest.approx(sorted(SCORES.mean(1)))
-    assert [note.sentence for note in result.notes] == ["9 pad rows (uid pad...) were left out: they are no responses"]
+    assert [note.sentence for note in result.notes] == ["9 pad rows (uid pad...) were left out: they are not responses"]
 
 
 def test_verl_rollouts_without_uid_are_grouped_by_input_within_a_step(tmp_path):
@@ -201,7 +201,7 @@ def test_a_damaged_file_among_others_is_left_out_and_named(tmp_path):
     )
     result = audit(tmp_path)
     assert result.summary.groups == 16
-    assert any("3 lines are no JSON objects" in note.sentence for note in result.notes)
+    assert any("3 lines are not JSON objects" in note.sentence for note in result.notes)
 
 
 def test_nothing_readable_is_a_sentence(tmp_path):

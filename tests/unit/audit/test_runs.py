@@ -121,7 +121,7 @@ def test_columns_of_log_extra_are_no_part_of_the_reward(tmp_path):
         )
     result = audit(tmp_path)
     assert 0.8 < result.summary.mean_reward < 1.2
-    assert "tokens is no part of it" in notes(result)["reward_weights_inferred"]
+    assert "tokens is not part of it" in notes(result)["reward_weights_inferred"]
 
 
 @pytest.mark.parametrize("weight", [0.2, 0.55])

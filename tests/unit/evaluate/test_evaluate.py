@@ -145,7 +145,7 @@ def test_a_comparison_refuses_what_is_not_comparable(tmp_path, problems):
     with pytest.raises(RovrlError, match=r"decoded differently \(seed 0 and 1\)"):
         compare(tmp_path / "a", tmp_path / "b")
     run(tmp_path / "c", {"amc23": problems["amc23"][:3]}, Adder())
-    with pytest.raises(RovrlError, match="hold other problems"):
+    with pytest.raises(RovrlError, match="hold different problems"):
         compare(tmp_path / "a", tmp_path / "c")
     with pytest.raises(RovrlError, match="is not an evaluation"):
         compare(tmp_path / "a", tmp_path / "nothing")

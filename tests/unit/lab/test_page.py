@@ -10,7 +10,7 @@ import pytest
 from rovrl.lab.accuracy import pack, unpack
 from rovrl.lab.compare import final_verdicts, pairs, table
 from rovrl.lab.evidence.plan import SWEEPS
-from rovrl.lab.evidence.report import tables, update_page, write_report
+from rovrl.lab.evidence.report import tables, update_page, update_rollouts, write_report
 from rovrl.lab.evidence.summary import answers, paired
 from rovrl.lab.job import Job, versions
 from rovrl.lab.page import credit_for_being_right, write_page
@@ -182,6 +182,12 @@ def test_the_tables_of_the_evidence_page_are_those_of_the_runs(name):
     assert update_page(name, page, rows) == page.read_text()
     if rows:
         assert (results / "README.md").read_text().endswith(tables(name, rows))
+
+
+def test_the_tables_of_the_rollouts_page_are_those_of_the_runs():
+    root = Path(__file__).parents[3]
+    page = root / "docs" / "rollouts.md"
+    assert update_rollouts(page, read_lines(root / "results" / "embedded" / "runs.jsonl")) == page.read_text()
 
 
 def test_every_row_of_the_evidence_has_its_settings_seed_versions_and_verdicts():

@@ -1,4 +1,4 @@
-"""One writer per directory: the second is told who the first is, and a dead one is no obstacle."""
+"""One writer per directory: the second is told who the first is, and a dead one is not in the way."""
 
 import os
 import signal

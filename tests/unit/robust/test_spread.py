@@ -84,7 +84,7 @@ def test_the_median_over_groups_of_the_sandwich_scale_triples():
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("step", [1.0, 0.25])
 def test_of_two_valued_rewards_it_is_at_least_half_their_step_and_at_most_that_step(accuracy, rate, step):
-    """Rare honest answers are no outliers: a spread near 0 would make credit a sign."""
+    """Rare honest answers are not outliers: a spread near 0 would make credit a sign."""
     rng = np.random.default_rng(1)
     right = (rng.random((64, 16)) < accuracy).astype(float)
     x = step * (right + 16 * rng.choice([-1, 1], right.shape) * (rng.random(right.shape) < rate))

@@ -1,4 +1,4 @@
-"""`rovrl stress` on records that RecordWriter wrote, and on what is no record."""
+"""`rovrl stress` on records that RecordWriter wrote, and on what is not a record."""
 
 import json
 

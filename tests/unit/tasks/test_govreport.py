@@ -120,7 +120,7 @@ def test_a_document_is_embedded_once(bart, monkeypatch):
 
 
 def test_silence_has_the_lowest_score_and_an_empty_document_none(scorer):
-    assert scorer([REPORT, "", REPORT], ["", "A summary.", "   "]) == [-10.0, None, -10.0]  # no document is no score
+    assert scorer([REPORT, "", REPORT], ["", "A summary.", "   "]) == [-10.0, None, -10.0]  # no document, no score
     assert scorer([], []) == []
 
 

@@ -24,7 +24,7 @@ class RewardFunction:
 
     name: str
     weight: float | None
-    """Its weight in the reward that is audited; None if that is no weighted sum of the columns."""
+    """Its weight in the reward that is audited; None if that is not a weighted sum of the columns."""
     mean: float | None
     missing: float
     """Share of responses without a finite value."""
@@ -47,7 +47,7 @@ class RewardFunction:
 def reward_functions(
     rollouts: Rollouts, parts: dict[str, Array], table: GroupTable, channel: RewardChannel
 ) -> list[RewardFunction]:
-    """The reward functions, in the order of the dump; columns with weight 0 are no part of the reward and are left out."""
+    """The reward functions, in the order of the dump; columns with weight 0 are not part of the reward and are left out."""
     weights = weights_of(rollouts.reward, parts)
     names = [name for name in parts if weights is None or weights[name] != 0.0]
     group = np.repeat(np.arange(rollouts.groups), rollouts.size)

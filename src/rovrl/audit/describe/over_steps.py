@@ -18,7 +18,7 @@ LEVELS = {"low": 0.1, "middle": 0.5, "high": 0.9}
 
 
 def described_steps(rollouts: Rollouts, responses: Responses) -> dict[str, NDArray[Any]]:
-    """One entry per step and name; only what the dump can tell. The order of steps is that of `step_table`."""
+    """One entry per step and name, for what the dump holds. The order of steps is that of `step_table`."""
     steps, rank = np.unique(rollouts.step, return_inverse=True)
     group = np.repeat(np.arange(rollouts.groups), rollouts.size)
     at = rank[group]

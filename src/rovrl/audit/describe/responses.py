@@ -157,13 +157,13 @@ def _parts(found: dict[str, Array]) -> dict[str, Array]:
 
 
 def _at_limit(length: Array) -> dict[str, object]:
-    """Truncation told from a pile at the longest length of the run; nothing where there is no pile."""
+    """Truncation inferred from a pile at the longest length of the run; nothing where there is no pile."""
     known = length[np.isfinite(length)]
     longest = known.max() if len(known) else 0.0
     there = int((known == longest).sum())
     if there < max(3, AT_LIMIT * len(known)) or (known == longest).all():
         return {}
-    by = f"told from the {there:,} responses of exactly {longest:,.0f} tokens, the longest of the run"
+    by = f"inferred from the {there:,} responses of exactly {longest:,.0f} tokens, the longest of the run"
     return {
         "truncated": np.where(np.isfinite(length), (length == longest).astype(np.float64), np.nan),
         "truncated_by": by,

@@ -12,7 +12,7 @@ from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
 LEAST_GROUPS = 50
-"""Groups from which on it can be told whether groups differ."""
+"""The fewest groups with which it can be said whether groups differ."""
 GROUPS_RANKED = 2000
 ALIKE = 2.0
 """Groups that differ by less than this many standard errors more than random sets do are alike."""

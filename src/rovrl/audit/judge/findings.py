@@ -69,7 +69,7 @@ class Evidence:
 
     @cached_property
     def alike(self) -> Alike | None:
-        """Whether groups differ as groups do; None where that cannot be told, or where saved prompts prove the ids."""
+        """Whether groups differ as groups do; None where that cannot be said, or where saved prompts prove the ids."""
         proven = self.by_prompt or (self.mixed[1] > 0 and self.mixed[0] == 0)
         return None if proven else alike(self.rollouts, self.table)
 

@@ -16,7 +16,7 @@ BESIDE = 48
 LEAST = 12
 """With fewer on one side nothing is said."""
 LARGE = 1.2
-"""A smaller factor is no jump, and is not tested."""
+"""A smaller factor is not a jump, and is not tested."""
 ERROR = 1e-3
 """The chance, over all steps together, that groups in random order show such a change; honest runs drift, hence so small."""
 

@@ -10,7 +10,7 @@ from rovrl.audit.read.rows import Note
 
 
 def questions(e: Evidence) -> list[Note]:
-    """The notes on dominating rewards that are no fault as far as can be told, and on groups that are all alike."""
+    """The notes on dominating rewards that need not be faults, and on groups that are all alike."""
     asked = [_levels(e), _tail(e), _one_distance(e, "bonus"), _one_distance(e, "penalty"), _equal_groups(e)]
     return [note for note in asked if note is not None]
 
@@ -30,7 +30,7 @@ def _levels(e: Evidence) -> Note | None:
     why = (
         "levels of the reward, such as right and wrong beside a small shaping term, or tasks with rewards of their own"
     )
-    means = "there GRPO divides by the large difference, and the small ones count for little: is that as you mean it?"
+    means = "there GRPO divides by the large difference, and the small ones count for little: is that what you want?"
     return Note("reward_levels", f"{what}: {why}; {means}")
 
 

@@ -1,7 +1,7 @@
 """Which rewards dominate their group: the few whose removal lets the rest be seen, and how much contrast they cost.
 
 GRPO divides by the standard deviation of the whole group, so a few extreme rewards shrink every difference among the others
-(prop:grpo_broadcast). A reward *dominates* if it lies in the at most quarter of its group whose removal at least halves the
+(prop:grpo_broadcast). A reward *dominates* if it is among at most a quarter of its group whose removal at least halves the
 standard deviation of what remains, and is farther from the group's median than seven usual spreads: the median over the
 neighbouring untied groups of their range, in units of the range that normal rewards would have. That says nothing about
 whether the reward is wrong; and in 0/1 rewards, however rare the ones, nothing is flagged.
@@ -79,7 +79,7 @@ def _trims(rewards: Array) -> Trims:
                     away[small] = -about[small - 1]
                 if large:
                     np.minimum(away[small], about[n - large], out=away[small])
-            variance[np.isnan(variance)] = np.inf  # squares that overflow are no least variance
+            variance[np.isnan(variance)] = np.inf  # squares that overflow are not the least variance
             low[removed] = variance.argmin(0)
             chosen = low[removed][None]
             deviation[removed] = np.sqrt(np.maximum(np.take_along_axis(variance, chosen, 0)[0], 0.0) / (count - 1))

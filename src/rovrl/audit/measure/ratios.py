@@ -41,7 +41,7 @@ class RatioTable:
     high: Array
     """The clip band of the weight: [1 - low, 1 + high]."""
     nonfinite: int = 0
-    """Tokens whose log-ratio is no finite number; they are left out."""
+    """Tokens whose log-ratio is not a finite number; they are left out."""
 
     def branch(self, log_weight: Array) -> NDArray[np.int64]:
         """+1 upper-clipped, -1 lower-clipped, 0 active: eq:clipping_branch_derivative."""
@@ -93,7 +93,7 @@ def ratio_table(
     parts = [part for part in parts if len(part["mean"])]
     if not parts:
         return None
-    notes.count("nonfinite_ratios", "{n} token log-ratios are no finite numbers and were left out", nonfinite)
+    notes.count("nonfinite_ratios", "{n} token log-ratios are not finite numbers and were left out", nonfinite)
     return RatioTable(
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, nonfinite=nonfinite
     )

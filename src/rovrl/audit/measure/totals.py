@@ -44,7 +44,7 @@ class Summary:
     tied_groups: int
     single_groups: int
     nonfinite_groups: int
-    """Groups with at least one reward that is no finite number."""
+    """Groups with at least one reward that is not a finite number."""
     nonfinite_rewards: int
     dominated_groups: int
     dominating_rewards: int

@@ -28,7 +28,7 @@ class Batch(ABC):
 
     @abstractmethod
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """The column as float64; what is no number is NaN."""
+        """The column as float64; what is not a number is NaN."""
 
     def integers(self, name: str) -> NDArray[np.int64] | None:
         """The column as whole numbers, exact up to 2^63; None if it holds anything else."""
@@ -36,7 +36,7 @@ class Batch(ABC):
 
     @abstractmethod
     def texts(self, name: str) -> Any:
-        """The column as a pyarrow string array; what is no text is written as JSON."""
+        """The column as a pyarrow string array; what is not text is written as JSON."""
 
     def labels(self, name: str) -> Any:
         """The column as any pyarrow array that can be compared with itself: cheaper than texts."""
@@ -129,7 +129,7 @@ class DictBatch(Batch):
 
 
 def as_number(value: object) -> float:
-    """`value` as a float; NaN for None and for what is no number (a text that reads as a number is one: CSV has no others)."""
+    """`value` as a float; NaN for None and for what is not a number (a text of digits is one: CSV has no others)."""
     if isinstance(value, bool | int | float | str):
         try:
             return float(value)

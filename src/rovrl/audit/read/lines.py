@@ -13,7 +13,7 @@ from typing import IO
 from rovrl.audit.read.rows import Notes
 
 LINE_LIMIT = 256 * 2**20
-"""Bytes of one line of text; a longer one is no row."""
+"""Bytes of one line of text; a longer one is not a row."""
 
 
 def ending(path: Path) -> str:

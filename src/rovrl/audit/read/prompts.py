@@ -11,7 +11,7 @@ from rovrl.audit.read.rows import Notes, Reader
 from rovrl.audit.read.tables import pc
 
 PROMPT_ROWS = 131_072
-"""How many rows are looked at: wrong group ids show at once."""
+"""How many rows are looked at: wrong group ids show early."""
 
 
 def mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:

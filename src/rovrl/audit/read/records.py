@@ -52,7 +52,7 @@ class RecordReader(Reader):
             missing = [name for name in names if name not in batch.names]
             if missing:
                 notes.tell(
-                    "damaged_file", f"{file} lacks {', '.join(missing)} and was left out: it is no record of rovrl"
+                    "damaged_file", f"{file} lacks {', '.join(missing)} and was left out: it is not a record of rovrl"
                 )
                 return
             if self.method is None and len(batch):
@@ -93,5 +93,5 @@ def _first_time(batch: Batch, seen: set[tuple[object, object]]) -> np.ndarray:
 def _is_record(path: Path) -> bool:
     try:
         return records.is_record_set(path)
-    except ValueError:  # a damaged head whose names are no text
+    except ValueError:  # a damaged head whose names are not text
         return False

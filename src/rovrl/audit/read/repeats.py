@@ -42,7 +42,9 @@ def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
             f"{{n}} runs of equal prompts are longer and were cut into groups of {group_size}",
             int((times > 1).sum()),
         )
-    notes.count("odd_groups", f"{{n}} runs of equal prompts are no multiple of {group_size} and were left whole", odd)
+    notes.count(
+        "odd_groups", f"{{n}} runs of equal prompts are not a multiple of {group_size} and were left whole", odd
+    )
     pieces = np.repeat(np.where(times > 1, group_size, sizes), times)
     source = np.repeat(np.arange(len(sizes)), times)
     return replace(
@@ -100,7 +102,7 @@ def drop_repeats(rollouts: Rollouts) -> Rollouts:
 
 
 def drop_evaluation(rollouts: Rollouts, path: Path, group_size: int | None) -> Rollouts:
-    """Without the rows of evaluations, as far as they can be told: TRL logs them into the same files, unmarked.
+    """Without the rows of evaluations, as far as they can be recognised: TRL logs them into the same files, unmarked.
 
     Two signs: a list of prompts that, in its order, comes again in other files with other responses, while no other list does
     (an evaluation set is fixed; a second epoch without shuffling repeats many lists, or the first one); a file whose groups all

@@ -49,7 +49,7 @@ def columns_of(path: Path, notes: Notes) -> list[str]:
 
 
 def batches(path: Path, columns: list[str] | None, notes: Notes, size: int = BATCH_ROWS) -> Iterator[Batch]:
-    """The rows of one file of any readable kind, told by its name; `columns` saves reading the others (Parquet)."""
+    """The rows of one file of any readable kind, recognised by its name; `columns` saves reading the others (Parquet)."""
     reader = READ.get(ending(path))
     if reader is None:
         raise RovrlError(refusal(path))
@@ -138,7 +138,7 @@ def _json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) 
         if len(rows) >= size:
             yield DictBatch(rows, values)
             rows, values = [], []
-    notes.count("unreadable_rows", "{n} lines are no JSON objects and were left out", bad)
+    notes.count("unreadable_rows", "{n} lines are not JSON objects and were left out", bad)
     if rows:
         yield DictBatch(rows, values)
 
@@ -153,7 +153,7 @@ def _json_array(path: Path, notes: Notes, size: int) -> Iterator[Batch]:
         notes.tell("damaged_file", _damaged(path, error))
         return
     good = [(row, value) for row, value in enumerate(values) if isinstance(value, dict)]
-    notes.count("unreadable_rows", "{n} entries are no JSON objects and were left out", len(values) - len(good))
+    notes.count("unreadable_rows", "{n} entries are not JSON objects and were left out", len(values) - len(good))
     for start in range(0, len(good), size):
         part = good[start : start + size]
         yield DictBatch([row for row, _ in part], [value for _, value in part])
@@ -179,7 +179,7 @@ def _csv_rows(path: Path, notes: Notes) -> Iterator[dict[str, str]]:
     try:
         names = next(reader, [])
         _tell_doubles(path, names, notes)
-        for cells in filter(None, reader):  # empty lines are no rows
+        for cells in filter(None, reader):  # empty lines are not rows
             value: dict[str, str] = {}
             for name, cell in zip(names, cells, strict=False):
                 value.setdefault(name, cell)

@@ -107,17 +107,17 @@ class TrlReader(Reader):
         if self.weights:
             terms = " + ".join(f"{weight:g} x {name}" for name, weight in self.weights.items())
             left = [name for name in found if name not in self.weights]
-            rest = f"; {', '.join(left)} {'is' if len(left) == 1 else 'are'} no part of it" if left else ""
+            rest = f"; {', '.join(left)} {'is' if len(left) == 1 else 'are'} not part of it" if left else ""
             notes.tell("reward_weights_inferred", f"the logged advantages are those of {terms}{rest}")
             return
         notes.tell(
             "reward_weights_unknown",
-            f"the dump has several columns of numbers ({', '.join(found)}), and the logged advantages do not tell which are "
+            f"the dump has several columns of numbers ({', '.join(found)}), and the logged advantages do not show which are "
             "rewards: they were added up with weight 1 each; give --reward-weight NAME=W for those that are",
         )
 
     def _total(self, parts: NDArray[np.float64], names: list[str]) -> NDArray[np.float64]:
-        """TRL's rule: weighted sum over the functions that gave a score; no score at all is no reward."""
+        """TRL's rule: weighted sum over the functions that gave a score; a response without any score has no reward."""
         factor = np.array([self.weights.get(name, 1.0) for name in names])
         scored = ~np.isnan(parts)
         with np.errstate(invalid="ignore", over="ignore"):  # inf - inf between reward functions: no finite reward

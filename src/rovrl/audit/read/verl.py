@@ -1,6 +1,6 @@
 """verl's `trainer.rollout_data_dir/{step}.jsonl`: input, output, score, step, uid per trajectory.
 
-The group is the uid without its session and output numbers. Pad rows (uid "pad...") are no responses. Older dumps have no
+The group is the uid without its session and output numbers. Pad rows (uid "pad...") are not responses. Older dumps have no
 uid: there a group is the set of rows with the same input in one file.
 """
 
@@ -32,7 +32,7 @@ class VerlReader(Reader):
     logs_parts: ClassVar[bool] = True
 
     def files(self, path: Path) -> list[Path]:
-        """The step files in `path`, or in a folder `rollout_data_dir`-like directly below it."""
+        """The step files in `path`, or in a folder with a usual name directly below it."""
         if path.is_file():
             return [path] if ending(path) in (".jsonl", ".jsonl.gz") and _is_verl(path) else []
         for folder in (path, path / "rollouts", path / "rollout_data", path / "rollout"):
@@ -49,7 +49,7 @@ class VerlReader(Reader):
         for batch in batches(file, None, notes):
             if "score" not in batch.names and self.columns.reward is None:
                 notes.tell(
-                    "damaged_file", f"{file} has no score column and was left out: it is no rollout dump of verl"
+                    "damaged_file", f"{file} has no score column and was left out: it is not a rollout dump of verl"
                 )
                 return
             chunk = self._chunk(batch, number, notes)
@@ -83,7 +83,7 @@ def _without_pads(chunk: Chunk, notes: Notes) -> Chunk:
     pad = np.array([bool(label) and label.startswith("pad") for label in chunk.group.to_pylist()], dtype=bool)
     if not pad.any():
         return chunk
-    notes.count("pad_rows", "{n} pad rows (uid pad...) were left out: they are no responses", int(pad.sum()))
+    notes.count("pad_rows", "{n} pad rows (uid pad...) were left out: they are not responses", int(pad.sum()))
     keep = pa.array(~pad)
     return Chunk(
         row=chunk.row[~pad],

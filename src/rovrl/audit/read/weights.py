@@ -1,4 +1,4 @@
-"""Which logged columns are reward functions, and with which weights? Told by the advantages that were logged with them."""
+"""Which logged columns are reward functions, and with which weights? The advantages that were logged with them show it."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _unit(tokens: np.ndarray, channel: RatioChannel) -> float:
 
 
 def _add_token_texts(found: dict[int, dict[str, Any]], texts: TokenTexts) -> None:
-    """The token texts of every row where they can be told; the whole text is not needed after that."""
+    """The token texts of every row where they can be found; the whole text is not needed after that."""
     for entry in found.values():
         for row in entry.get("tokens", []):
             told = texts(row.pop("text"), len(row["values"]))

@@ -48,6 +48,7 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
             "summary": asdict(result.summary),
             "notes": [asdict(note) for note in result.notes],
             "certificate": result.certificate.to_dict() if result.certificate else None,
+            "tolerated": result.tolerated,
             "steps": result.steps | result.description.steps,
             "description": result.description.to_dict(),
             "settings": settings,

@@ -38,6 +38,7 @@ def text(result: AuditResult) -> str:
         _worst(result),
         _ratios(result),
         _certificate(result),
+        tolerance(result) if "tolerated" in result.__dict__ else "",
         _notes(result),
         _verdict(result),
     ]
@@ -175,6 +176,11 @@ def _certificate(result: AuditResult) -> str:
     lines = [result.certificate.sentence, "Not known to hold: " + "; ".join(unknown) + "."]
     lines += ["Does not hold: " + "; ".join(broken) + "."] if broken else []
     return "Certificate\n" + "\n".join(_wrap(line) for line in lines)
+
+
+def tolerance(result: AuditResult) -> str:
+    """What the groups tolerate with certainty, computed here if it was not yet; empty where nothing can be said."""
+    return "Tolerance\n" + _wrap(result.tolerated) if result.tolerated else ""
 
 
 def _notes(result: AuditResult) -> str:

@@ -16,7 +16,7 @@ LONGEST = 32
 
 
 class TokenTexts:
-    """Called with a text and a number of tokens: the tokens' texts, or None where they cannot be told.
+    """Called with a text and a number of tokens: the tokens' texts, or None where they cannot be known.
 
     A text that is cut again need not give the tokens that were sampled; it is believed only if it gives exactly as many, or one
     fewer: the end of the text is a token too.

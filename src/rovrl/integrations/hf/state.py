@@ -1,4 +1,4 @@
-"""What of a RoVR run survives a restart: the number of the generation and what the reward channel remembers."""
+"""What survives a restart of a RoVR run: the number of the generation and what the reward channel remembers."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from rovrl.weight import gspo_mean, soft_rovr
 WEIGHTS = {"soft_rovr": lambda log_ratios, mask, channel, _: soft_rovr(log_ratios, mask, channel), **baselines.WEIGHTS}
 UNCLIPPED_LOSSES = ("sapo",)
 DISAGREEMENT_LIMIT = 0.5
-"""rovr/weight_disagreement above this is told to the user: the clip no longer sees most of what the policy did."""
+"""rovr/weight_disagreement above this is reported to the user: the clip no longer sees most of what the policy did."""
 RECENT = 8
 """Over how many batches it is averaged for that: a single one may lie above in a healthy run."""
 
@@ -92,7 +92,7 @@ class RobustTrainer(ResumableTrainer):
             logger.warning(sentence)
 
     def warn_if_on_policy(self) -> None:
-        """Tells if each response is used before the weights move, so that the ratio channel has nothing to do."""
+        """Warns if each response is used before the weights move, so that the ratio channel has nothing to do."""
         if self.ratio_channel is not None and not updates_see_moved_policy(self.args):
             self.warn(
                 "This set-up is fully on-policy: each response is used in one optimizer step, before the weights move, so its "

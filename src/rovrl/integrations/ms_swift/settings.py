@@ -1,4 +1,4 @@
-"""What of ms-swift's settings the two channels rule out."""
+"""Which of ms-swift's settings the two channels rule out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings and inputs that would silently do something else, refused or told in a sentence before the first rollout."""
+"""Settings and inputs that would silently do something else, refused or reported in a sentence before the first rollout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
 from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
-from rovrl.config import RatioChannel, RewardChannel
+from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
 from rovrl.credit import FORMULAS
 from rovrl.partition import fallback_sentence
 
@@ -71,8 +71,33 @@ def check_ratio_channel(config: Any, channel: RatioChannel | None) -> None:
         )
 
 
+def check_rollout_correction(config: Any, correction: RolloutCorrection | None) -> None:
+    """A ValueError if another setting contradicts the rollout correction."""
+    if correction is None:
+        return
+    if config.loss_type == "vespo":
+        raise ValueError(
+            "loss_type='vespo' uses token ratios of its own instead of a weight: leave rollout_correction out, and choose "
+            "vllm_importance_sampling_mode"
+        )
+    if config.use_vllm and not config.vllm_importance_sampling_correction:
+        raise ValueError(
+            "vllm_importance_sampling_correction=False contradicts rollout_correction: leave one of the two out (without both, "
+            "TRL's own correction acts)"
+        )
+
+
+def check_sampler(args: Any, brings_log_probs: bool) -> None:
+    """A ValueError if a rollout correction is asked for and nobody will tell the sampler's log-probabilities."""
+    if args.rollout_correction is not None and not (args.use_vllm or brings_log_probs):
+        raise ValueError(
+            "rollout_correction needs the log-probabilities of the engine that sampled: set use_vllm=True, or return them as "
+            "'logprobs' from rollout_func. TRL's own generation is the policy itself, with nothing to correct"
+        )
+
+
 def warn_of_fallback(channel: RewardChannel, group: int) -> None:
-    """Tells if groups of this size do not carry the declared budget."""
+    """Warns if groups of this size do not carry the declared budget."""
     text = fallback_sentence(channel, group)
     if text:
         logger.warning(f"num_generations={group} {text}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rovrl.config import RatioChannel, RewardChannel
+from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
 from rovrl.integrations.hf.trainer import updates_see_moved_policy
 from rovrl.integrations.trl.checks import (
     ADVANTAGE_NAMES,
@@ -17,10 +17,12 @@ from rovrl.integrations.trl.checks import (
     WEIGHT_NAMES,
     check_ratio_channel,
     check_reward_channel,
+    check_rollout_correction,
     warn_of_fallback,
 )
 from rovrl.integrations.trl.installed import GRPOConfig
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
+from rovrl.rollout import ROLLOUT_CORRECTIONS, named_correction
 
 TOKEN_CLIP = 0.2
 """TRL's own epsilon, for token-level losses."""
@@ -36,7 +38,12 @@ class RoVRConfig(GRPOConfig):
     None switches a channel off, so that both None is plain GSPO.
     """
 
-    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "reward_channel", "ratio_channel"]  # noqa: RUF012
+    _VALID_DICT_FIELDS = [  # noqa: RUF012
+        *GRPOConfig._VALID_DICT_FIELDS,
+        "reward_channel",
+        "ratio_channel",
+        "rollout_correction",
+    ]
 
     importance_sampling_level: str = field(
         default="sequence", metadata={"help": "'sequence' (GSPO); 'token' needs ratio_channel off."}
@@ -65,6 +72,13 @@ class RoVRConfig(GRPOConfig):
     weight: str = field(
         default="soft_rovr", metadata={"help": f"What the ratio channel computes: {', '.join(WEIGHT_NAMES)}."}
     )
+    rollout_correction: dict[str, Any] | str | RolloutCorrection | None = field(
+        default=None,
+        metadata={
+            "help": f"Weights for responses of another engine or precision: {', '.join(ROLLOUT_CORRECTIONS)}, or fields of "
+            "RolloutCorrection as a dict; none: TRL's own vllm_importance_sampling_*."
+        },
+    )
     record_dir: str | None = field(
         default=None, metadata={"help": "Directory for records (one Parquet file per generation); none: no records."}
     )
@@ -72,12 +86,14 @@ class RoVRConfig(GRPOConfig):
     def __post_init__(self) -> None:
         self.reward_channel = _as_fields("reward_channel", self.reward_channel, RewardChannel)
         self.ratio_channel = _as_fields("ratio_channel", self.ratio_channel, RatioChannel)
+        self.rollout_correction = _as_correction(self.rollout_correction)
         self._gspo_clip()
         self._run_without_accelerator()
         super().__post_init__()
         reward, ratio = self.reward_settings, self.ratio_settings
         check_reward_channel(self, reward)
         check_ratio_channel(self, ratio)
+        check_rollout_correction(self, self.rollout_settings)
         if reward is not None and self.advantage in ("credit", "center") and self.process_index == 0:
             warn_of_fallback(reward, self.num_generations or 0)
 
@@ -90,6 +106,11 @@ class RoVRConfig(GRPOConfig):
     def ratio_settings(self) -> RatioChannel | None:
         """The ratio channel, checked; None if it is off."""
         return None if self.ratio_channel is None else RatioChannel.from_dict(_mapping("ratio_channel", self))
+
+    @property
+    def rollout_settings(self) -> RolloutCorrection | None:
+        """The rollout correction, checked; None leaves TRL's own."""
+        return None if self.rollout_correction is None else named_correction(self.rollout_correction)
 
     @property
     def credit_per_function(self) -> bool:
@@ -134,7 +155,11 @@ class RoVRConfig(GRPOConfig):
             "learning_rate",
             "seed",
         )
-        channels = {"reward_channel": self.reward_settings, "ratio_channel": self.ratio_settings}
+        channels = {
+            "reward_channel": self.reward_settings,
+            "ratio_channel": self.ratio_settings,
+            "rollout_correction": self.rollout_settings,
+        }
         return {
             "engine": "trl",
             "method": self.method_name,
@@ -185,6 +210,15 @@ def _as_fields(name: str, value: Any, kind: type[RewardChannel] | type[RatioChan
         raise ValueError(
             f"{name} must be none or JSON such as '{{\"num_blocks\": 3}}', not {value!r} ({error})"
         ) from None
+
+
+def _as_correction(value: Any) -> Any:
+    """A rollout correction as its name, a dict of its fields, or None."""
+    if isinstance(value, RolloutCorrection):
+        return value.to_dict()
+    if isinstance(value, str) and value.strip().lower() in ("none", "null", "off"):
+        return None
+    return value
 
 
 def _mapping(name: str, config: RoVRConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from rovrl.explanation import Explanation
 from rovrl.integrations.hf.rewards import channel_input, total
 from rovrl.integrations.hf.trainer import RobustTrainer
 from rovrl.integrations.trl.card import card, settings_section
-from rovrl.integrations.trl.checks import check_inputs
+from rovrl.integrations.trl.checks import check_inputs, check_sampler
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.installed import GRPOTrainer
 from rovrl.integrations.trl.records import Recorder, gathered_generation, recorder_for
 from rovrl.integrations.trl.rewards import RewardTransform, transformed
+from rovrl.integrations.trl.rollout import TRLS_METRICS, multiplied, put_weights
 from rovrl.metrics import reward_metrics
 from rovrl.run import RewardRun
 
@@ -41,6 +43,8 @@ class RoVRTrainer(RobustTrainer, GRPOTrainer):
     """
 
     args: RoVRConfig
+    brings_rollout_log_probs = False
+    """Whether a subclass puts `sampling_per_token_logps` into its batches, as TRL does for vLLM and a `rollout_func`."""
 
     def __init__(
         self,
@@ -57,12 +61,14 @@ class RoVRTrainer(RobustTrainer, GRPOTrainer):
         if not isinstance(args, RoVRConfig):
             raise TypeError(f"RoVRTrainer needs a RoVRConfig (with any field of GRPOConfig), not {type(args).__name__}")
         check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
+        check_sampler(args, self.brings_rollout_log_probs or kwargs.get("rollout_func") is not None)
         self._name, self._paper, self._tag_names = card(args)
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.reward_transform = reward_transform
         self.set_channels(args.reward_settings, args.ratio_settings, self.reward_func_names)
         self._gathered: tuple[Tensor, Sequence[str]] | None = None
         self._weighing: dict[str, Any] | None = None
+        self._correction = args.rollout_settings
         self._recorder: Recorder | None = recorder_for(self)
         self.warn_if_on_policy()
 
@@ -94,6 +100,8 @@ class RoVRTrainer(RobustTrainer, GRPOTrainer):
         if training:
             self.next_generation()
         output = super()._generate_and_score_completions(inputs)
+        for name in TRLS_METRICS if self._correction is not None else ():
+            self._metrics["train" if training else "eval"].pop(name, None)
         assert self._gathered is not None
         (per_function, labels), self._gathered = self._gathered, None
         rewards = total(per_function, self.reward_weights)
@@ -133,11 +141,12 @@ class RoVRTrainer(RobustTrainer, GRPOTrainer):
     # The ratio channel
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if self.ratio_channel is None and self._recorder is None:
+        if self.ratio_channel is None and self._recorder is None and self._correction is None:
             return super()._compute_loss(model, inputs)
         self._weighing = dict(inputs)  # a copy: with num_iterations > 1 TRL comes back with the same inputs
         try:
-            return super()._compute_loss(model, self._weighing)
+            with nullcontext() if self._correction is None else multiplied(self):
+                return super()._compute_loss(model, self._weighing)
         finally:
             self._weighing = None
 
@@ -152,6 +161,9 @@ class RoVRTrainer(RobustTrainer, GRPOTrainer):
         mask = batch["completion_mask"].bool()
         if batch.get("tool_mask") is not None:
             mask = mask & batch["tool_mask"].bool()
+        if self._correction is not None:
+            sum_over_ranks: Any = self.accelerator.reduce
+            self.add_metrics(put_weights(batch, log_probs, mask, self._correction, sum_over_ranks))
         old = batch.get("old_per_token_logps")
         if self._recorder is not None and self.is_training:
             log_ratios = None if old is None else log_probs - old

@@ -4,7 +4,7 @@ verl loads it by itself in every process (see plugin.py). A run needs
 
     algorithm.adv_estimator=rovr  actor_rollout_ref.actor.policy_loss.loss_mode=rovr_gspo
 
-and, for other settings than the paper's, `+algorithm.rovr.<field of RewardChannel>` and a `RoVRPolicyLossConfig`.
+and, for settings other than the paper's, `+algorithm.rovr.<field of RewardChannel>` and a `RoVRPolicyLossConfig`.
 docs/verl.md has the whole of it; `rovrl doctor --engine verl` checks a run before it starts.
 """
 
@@ -126,7 +126,7 @@ def rovr_gspo_loss(
     """(loss, metrics) of one micro-batch [response, token]: -g(e^m, A) of eq:gspo_objective with m by SoftRoVR.
 
     Gradient: through m into `log_prob`, each token by its influence; none through advantages and rollout weights.
-    verl's `agg_loss` sums up, so that micro-batches and ranks change nothing. A row without valid tokens adds 0.
+    verl's `agg_loss` takes the mean, so that micro-batches and ranks change nothing. A row without valid tokens adds 0.
     """
     low, high = clip_range(config)
     _explain_once(loss_agg_mode, low, high)

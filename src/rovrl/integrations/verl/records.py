@@ -1,11 +1,11 @@
-"""Records of a verl run: the driver and every rank keep their part of a step, and `join` makes records.py's files of them.
+"""Records of a verl run: the driver and every rank keep their part of a step, and `join` turns these into record files.
 
     <record_dir>/current                      the number of the step that is being recorded
     <record_dir>/step_000007/rows.json        driver: key, reward and fingerprint of each response, groups' references
     <record_dir>/step_000007/rank_0_000.npz   rank 0, first micro-batch: token log-ratios, advantages, fingerprints
 
-The loss knows neither step nor response. The step it reads from `current`, which the driver writes before the update;
-a response it knows by its log-probabilities under the old policy, which the driver finds in verl's TransferQueue under
+The loss knows neither step nor response. It reads the step from `current`, which the driver writes before the update;
+it knows a response by its log-probabilities under the old policy, which the driver finds in verl's TransferQueue under
 the response's key. Their hash is the fingerprint, so the join is exact.
 """
 
@@ -58,7 +58,7 @@ class Publisher:
         """Opens the step for the ranks, if it is one of every `every`-th; closes the last one if not.
 
         `calls`: what asking a server for the rewards took.
-        Records are an extra: whatever goes wrong with them is told, and the run trains on without.
+        Records are an extra: whatever goes wrong with them is reported, and the run goes on without.
         """
         if self.off:
             return

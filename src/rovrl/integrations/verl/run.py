@@ -31,7 +31,7 @@ logger = logging.getLogger("rovrl")
 
 
 class VerlRewardRun(RewardRun):
-    """A RewardRun whose partitions are seeded by the number of the call: verl tells an estimator no seed."""
+    """A RewardRun whose partitions are seeded by the number of the call: verl gives an estimator no seed."""
 
     def partition_seed(self, training: bool = True) -> int:
         """The seed of this call's random blocks; another at each call, since verl sorts a batch by length."""

@@ -17,7 +17,7 @@ def reward_channel(algorithm: Any) -> RewardChannel:
 
 
 class Functions(NamedTuple):
-    """Reward functions with credit of their own: the fields that they are in what the reward function returns."""
+    """Reward functions with credit of their own: their names among what the reward function returns."""
 
     names: list[str]
     weights: list[float]

@@ -1,7 +1,7 @@
-"""What verl's trainer knows of a step and tells no estimator: the rows' keys, the reward's own fields, the metrics to log.
+"""What verl's trainer knows and does not tell an estimator: the rows' keys, the reward's own fields, the metrics to log.
 
 verl hands an estimator rewards, masks and prompt ids. Four things need more: a session with several rows counts once,
-several reward functions get credit of their own, and the metrics of the reward channel and of reward servers belong into verl's
+several reward functions get credit of their own, and the metrics of the reward channel and of reward servers belong in verl's
 logger. So the one method of the trainer that calls estimators is wrapped, when verl imports it, and says on which rows it
 works.
 """
@@ -115,7 +115,7 @@ def _calls(batch: Any) -> dict[str, float]:
     last = Step(real, {}).sessions(np.arange(len(real)))[0]
     try:
         told = _reward_fields([real[row] for row in last], batch.partition_id)
-    except Exception as error:  # an extra: the run trains on without
+    except Exception as error:  # an extra: the run goes on without it
         logger.warning(f"what the rewards took is not logged: {type(error).__name__}: {error}")
         return {}
     if not any(name.endswith("/breaker_open") for each in told for name in each):
@@ -141,5 +141,5 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise ValueError(
-            f"the reward function returned {name}={value!r}, which is no number (None: not scored)"
+            f"the reward function returned {name}={value!r}, which is not a number (None: not scored)"
         ) from None

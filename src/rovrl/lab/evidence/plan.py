@@ -102,6 +102,8 @@ UNITS = _setting("units", "clean rewards, two data sets with other units", rewar
 SEVERAL = _setting("several", "three reward functions, 10 % spikes in one of them", SPIKES, reward="several")
 SEVERAL_CLEAN = _setting("several-clean", "three clean reward functions", reward="several")
 MISMATCH = _setting("mismatch", "clean score rewards, responses from a bfloat16 copy", rollout="bfloat16")
+INT8 = _setting("int8", "clean score rewards, responses from an int8 copy", rollout="int8")
+INT4 = _setting("int4", "clean score rewards, responses from an int4 copy", rollout="int4")
 TOOLS = ", choosing tools, graded call by call"
 TOOLS_CLEAN = _setting("tools-clean", f"clean rewards{TOOLS}", model="tools", reward="rule")
 TOOLS_SPIKED = _setting("tools-spiked", f"10 % spikes{TOOLS}", SPIKES, model="tools", reward="rule")
@@ -122,6 +124,14 @@ MAIN = (
     ),
 )  # fmt: skip
 """What the claims rest on; run first."""
+ELSEWHERE = (
+    Table(TOOLS_SPIKED, SHORT, pairs=BESIDE_WINSOR),
+    Table(TOOLS_THIRTY, SHORT, pairs=BESIDE_WINSOR),
+    Table(TOOLS_CLEAN, SHORT, pairs=BESIDE_WINSOR),
+    Table(ANOTHER_SPIKED, SHORT, pairs=BESIDE_WINSOR),
+    Table(ANOTHER_CLEAN, SHORT, pairs=BESIDE_WINSOR),
+)
+"""Another task, another start."""
 PLACEMENT = (
     Table(SPIKED, ABLATION, 5, CHANNELS, "channels apart"),
     Table(CLEAN, ABLATION, 5, CHANNELS, "channels apart"),
@@ -131,9 +141,6 @@ PER_REWARD = "rovr-gspo-per-reward"
 FURTHER = (
     Table(SEVERAL, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
     Table(SEVERAL_CLEAN, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
-    Table(TOOLS_SPIKED, SHORT, pairs=BESIDE_WINSOR),
-    Table(TOOLS_THIRTY, SHORT, pairs=BESIDE_WINSOR),
-    Table(TOOLS_CLEAN, SHORT, pairs=BESIDE_WINSOR),
     Table(TWENTY, SHORT, pairs=BESIDE_WINSOR),
     Table(VARIED, SHORT, pairs=BESIDE_WINSOR),
     Table(BY_PROMPT, SHORT, pairs=BESIDE_WINSOR),
@@ -141,8 +148,6 @@ FURTHER = (
     Table(SMALL, SHORT, pairs=BESIDE_WINSOR),
     Table(UPWARD, SHORT, pairs=BESIDE_WINSOR),
     Table(FIVE, SHORT, pairs=BESIDE_WINSOR),
-    Table(ANOTHER_SPIKED, SHORT, pairs=BESIDE_WINSOR),
-    Table(ANOTHER_CLEAN, SHORT, pairs=BESIDE_WINSOR),
     Table(
         MISMATCH, ("gspo", "softrovr", "rovr-gspo", GUARDED),
         pairs=against(["rovr-gspo", GUARDED], ["softrovr"]),
@@ -153,6 +158,17 @@ FURTHER = (
     ),
     Table(CLEAN, ("gspo", "rovr-gspo", ADAPTIVE, "winsor"), about="rivals without SoftRoVR"),
 )  # fmt: skip
+
+CORRECTIONS = tuple(f"gspo-{name}" for name in ("tis", "tis-sequence", "mis", "icepop", "geometric"))
+CORRECTED = ("gspo-recomputed", "gspo", "softrovr", *CORRECTIONS, "gspo-soft-rovr", "gspo-soft-rovr-reject")
+"""GSPO whose policy tells the old log-probabilities itself, GSPO and SoftRoVR on the copy's, then the corrections."""
+ROLLOUT_PAIRS = (
+    ("softrovr", "gspo"),
+    *against(["gspo-soft-rovr"], CORRECTIONS),
+    ("gspo-soft-rovr-reject", "gspo-geometric"),
+)
+ROLLOUTS = tuple(Table(setting, CORRECTED, 3, ROLLOUT_PAIRS, "corrected") for setting in (INT4, INT8, MISMATCH))
+"""Rollouts of another precision, corrected; also in docs/rollouts.md."""
 
 WORDS = Job(model="smollm2-words", reward="rule", **WORLDS["smollm2-words"].sizes)
 WORDS_METHODS = ("gspo", "rovr-gspo", GUARDED)
@@ -165,6 +181,11 @@ LANGUAGE_MODEL = (
 )
 
 SWEEPS: Mapping[str, Sweep] = {
-    "evidence": Sweep((MAIN, PLACEMENT, FURTHER), Path("results/embedded"), "Runs of the embedded tasks", "tables"),
+    "evidence": Sweep(
+        (MAIN, ELSEWHERE, PLACEMENT, FURTHER, ROLLOUTS),
+        Path("results/embedded"),
+        "Runs of the embedded tasks",
+        "tables",
+    ),
     "smollm2": Sweep((LANGUAGE_MODEL,), Path("results/smollm2-words"), "Runs of SmolLM2-135M-Instruct", "smollm2"),
 }

@@ -1,8 +1,9 @@
 """The report of a sweep: tables with intervals and the learning curves, from the runs alone.
 
     python -m rovrl.lab.evidence.report evidence results/embedded docs/evidence.md
+    python -m rovrl.lab.evidence.report rollouts results/embedded docs/rollouts.md
 
-puts the tables of results/embedded/runs.jsonl between the sweep's two marks in the page.
+puts the tables of results/embedded/runs.jsonl, or those of corrected rollouts among them, between two marks in the page.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rovrl.lab.compare import percent, table, title
-from rovrl.lab.evidence.plan import SWEEPS, Table
+from rovrl.lab.evidence.plan import ROLLOUTS, SWEEPS, Table
 from rovrl.lab.evidence.summary import Run, answers, main_table, name, paired, runs_of
 from rovrl.lab.page import accuracy_series
 from rovrl.output.chart import STYLE, line_chart
@@ -24,8 +25,8 @@ where it stopped and writes this again; `docs/evidence.md` explains it.
 """
 LOGGED = {"clipped": "clip_ratio/region_mean", "gradient": "grad_norm", "disagreement": "rovr/weight_disagreement"}
 """Averages over a run: column -> metric."""
-REJECTED = "rovr/rejected"
-"""Told too where a method of the table rejects."""
+LOGGED_BY_SOME = {"rejected": "rovr/rejected", "left out": "rovr/rollout_left_out"}
+"""Shown as well where a method of the table logs it."""
 
 
 def write_report(sweep: str, out: Path, rows: Sequence[Run]) -> Path:
@@ -53,11 +54,21 @@ def tables(sweep: str, rows: Sequence[Run]) -> str:
 
 
 def update_page(sweep: str, page: Path, rows: Sequence[Run]) -> str:
-    """The page's text with the tables of a sweep made anew from `rows`; nothing is written."""
-    begin, end = (f"<!-- {SWEEPS[sweep].mark}: {word} -->" for word in ("begin", "end"))
+    """The page's text with the tables of a sweep made again from `rows`; nothing is written."""
+    return between(SWEEPS[sweep].mark, page, tables(sweep, rows))
+
+
+def update_rollouts(page: Path, rows: Sequence[Run]) -> str:
+    """The text of docs/rollouts.md with the tables of corrected rollouts made again from `rows`; nothing is written."""
+    return between("rollouts", page, "\n".join(_section(plan, _runs(plan, rows)) for plan in ROLLOUTS))
+
+
+def between(mark: str, page: Path, text: str) -> str:
+    """The page's text with `text` between the two marks of that name."""
+    begin, end = (f"<!-- {mark}: {word} -->" for word in ("begin", "end"))
     before, _, rest = page.read_text().partition(begin)
     after = rest.partition(end)[2]
-    return f"{before}{begin}\n\n{tables(sweep, rows)}\n{end}{after}"
+    return f"{before}{begin}\n\n{text}\n{end}{after}"
 
 
 def _runs(plan: Table, rows: Sequence[Run]) -> dict[str, list[Run]]:
@@ -95,8 +106,8 @@ def _difference(ours: str, theirs: str, runs: dict[str, list[Run]]) -> str:
 
 
 def _logged(runs: dict[str, list[Run]]) -> dict[str, str]:
-    rejects = any(REJECTED in run["averages"] for mine in runs.values() for run in mine)
-    return LOGGED | ({"rejected": REJECTED} if rejects else {})
+    told = {name for mine in runs.values() for run in mine for name in run["averages"]}
+    return LOGGED | {column: name for column, name in LOGGED_BY_SOME.items() if name in told}
 
 
 def _curve_text(runs: Sequence[Run]) -> str:
@@ -119,7 +130,8 @@ def _curves(plan: Table, runs: dict[str, list[Run]]) -> str:
 def main(words: Sequence[str]) -> int:
     """Puts the tables of a results directory into a page."""
     sweep, out, page = words[0], Path(words[1]), Path(words[2])
-    write_text(page, update_page(sweep, page, read_lines(out / "runs.jsonl")))
+    rows = read_lines(out / "runs.jsonl")
+    write_text(page, update_rollouts(page, rows) if sweep == "rollouts" else update_page(sweep, page, rows))
     return 0
 
 

@@ -25,7 +25,7 @@ def seed(run: Run) -> int:
 
 
 def runs_of(setting: Setting, method: str, rows: Sequence[Run], seeds: int | None = None) -> list[Run]:
-    """The finished runs of a method in a setting, in the order of seeds; `seeds`: at most the first so many."""
+    """The finished runs of a method in a setting, in the order of seeds; `seeds`: at most that many, the first ones."""
     mine = [r for r in of_one_start(setting, rows) if r["job"]["method"] == method]
     return sorted((r for r in mine if seeds is None or seed(r) <= seeds), key=seed)
 
@@ -33,7 +33,7 @@ def runs_of(setting: Setting, method: str, rows: Sequence[Run], seeds: int | Non
 def of_one_start(setting: Setting, rows: Sequence[Run]) -> list[Run]:
     """The runs of a setting that start from the same weights as most: a warm-up differs from one processor to another.
 
-    Weights are told apart by their verdicts on the held-out problems before training.
+    Weights are recognised by their verdicts on the held-out problems before training.
     """
     mine = [(from_row(r["evaluations"][0]).tobytes(), r) for r in rows if r["setting"] == setting.name]
     usual = Counter(start for start, _ in mine).most_common(1)

@@ -5,7 +5,7 @@
 
 What the claims rest on comes first, seed by seed, then the further tables. Runs live in OUT/runs; what a reader needs of them
 (settings, learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in
-OUT/runs.jsonl. A run with a line there counts as finished, also where its directory is gone: another OUT makes all anew.
+OUT/runs.jsonl. A run with a line there counts as finished, even if its directory is gone: another OUT makes all of them again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from rovrl.lab.job import Job, finished
 from rovrl.lab.pool import Order, run_all
 from rovrl.output.files import read_lines, write_lines, write_text
 
-PAGE = Path("docs/evidence.md")
-"""In the repository, the page that explains the results is kept in step with them."""
+PAGE, ROLLOUTS_PAGE = Path("docs/evidence.md"), Path("docs/rollouts.md")
+"""In the repository, the pages that explain the results are kept in step with them."""
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains what is missing of a sweep, then collects and writes its report."""
     if args.sweep not in SWEEPS:
-        raise RovrlError(f"--sweep {args.sweep!r} is not known; there is {', '.join(SWEEPS)}")
+        raise RovrlError(f"--sweep {args.sweep!r} is not known; choose one of {', '.join(SWEEPS)}")
     require_packages()
     out = Path(args.out) if args.out else SWEEPS[args.sweep].results
     orders = [Order(job, out / "runs" / place) for place, job in planned(args.sweep)]
@@ -77,11 +77,13 @@ def collect(out: Path, orders: Sequence[Order], kept: dict[Path, dict[str, Any]]
 
 def report(name: str, out: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Writes the tables and curves that the runs allow; in the repository also the page that explains them."""
-    from rovrl.lab.evidence.report import update_page, write_report
+    from rovrl.lab.evidence.report import update_page, update_rollouts, write_report
 
     write_report(name, out, rows)
     if out == SWEEPS[name].results and PAGE.exists():
         write_text(PAGE, update_page(name, PAGE, rows))
+        if name == "evidence" and ROLLOUTS_PAGE.exists():
+            write_text(ROLLOUTS_PAGE, update_rollouts(ROLLOUTS_PAGE, rows))
 
 
 def _row(order: Order) -> dict[str, Any] | None:
@@ -93,7 +95,7 @@ def _row(order: Order) -> dict[str, Any] | None:
 
 
 def _set_aside_other_runs(out: Path, kept: int) -> None:
-    """Copies OUT/runs.jsonl before it is written anew, if it holds lines that the sweep would not write again."""
+    """Copies OUT/runs.jsonl before it is rewritten, if it holds lines that the sweep would not write again."""
     path, aside = out / "runs.jsonl", out / "runs.before.jsonl"
     if path.exists() and len(path.read_text().splitlines()) > kept:
         shutil.copyfile(path, aside)

@@ -18,7 +18,7 @@ MANIFEST = "manifest.json"
 def cached(name: str, build: Callable[[Path], None], cache: Path | None = None) -> Path:
     """The directory `name` of the cache, filled by `build(directory)` where there is no intact copy.
 
-    A copy whose files differ from its manifest is built anew. Two processes may build at the same time: the first to
+    A copy whose files differ from its manifest is built again. Two processes may build at the same time: the first to
     finish wins.
     """
     place = (cache or cache_directory()) / name

@@ -1,31 +1,43 @@
 """A real mismatch between rollouts and learner: responses sampled from a copy of the policy in lower precision.
 
-The copy's own log-probabilities are the old ones, as with an inference engine that serves quantized weights. The
-importance ratios then carry the rounding of the copy, token by token, before any update has been made.
+Either the copy's own log-probabilities are the old ones, as with an inference engine that serves quantized weights: the
+importance ratios then carry the rounding of the copy, token by token, before any update has been made. Or the policy computes
+the old ones anew, one more forward pass, and what is left of the copy is that it sampled: a rollout correction's affair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:  # what the mixin goes before
+    from rovrl.integrations.trl import RoVRTrainer as Mixin
+else:
+    Mixin = object
 
 
 def _bfloat16(weight: torch.Tensor) -> torch.Tensor:
     return weight.to(torch.bfloat16).to(weight.dtype)
 
 
-def _int8(weight: torch.Tensor) -> torch.Tensor:
-    """Symmetric int8 per output channel, dequantized; vectors (norms, biases) stay as they are."""
+def _integers(weight: torch.Tensor, bits: int) -> torch.Tensor:
+    """Symmetric integers per output channel, dequantized; vectors (norms, biases) stay as they are."""
     if weight.dim() < 2:
         return weight
-    step = weight.abs().amax(1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny) / 127
-    return (weight / step).round().clamp(-127, 127) * step
+    most = 2 ** (bits - 1) - 1
+    step = weight.abs().amax(1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny) / most
+    return (weight / step).round().clamp(-most, most) * step
 
 
-PRECISIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {"bfloat16": _bfloat16, "int8": _int8}
+PRECISIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "bfloat16": _bfloat16,
+    "int8": partial(_integers, bits=8),
+    "int4": partial(_integers, bits=4),
+}
 
 
 @contextmanager
@@ -44,13 +56,35 @@ def degraded(model: torch.nn.Module, precision: str) -> Iterator[None]:
                 weight.copy_(own)
 
 
-class MismatchedRollouts:
-    """A trainer mixin: generation and the old log-probabilities use the copy, everything else the policy itself."""
+class MismatchedRollouts(Mixin):
+    """A trainer mixin: the copy generates, and unless `recomputes` it also tells the old log-probabilities."""
 
+    brings_rollout_log_probs = True
     rollout_precision: str | None = None
+    recomputes: bool = False
+    """Whether the policy itself tells the old log-probabilities; the copy's are then the sampler's."""
+
+    def _copy(self, wanted: bool) -> AbstractContextManager[None]:
+        if self.rollout_precision is None or not wanted:
+            return nullcontext()
+        return degraded(self.model, self.rollout_precision)
+
+    def _generate(self, prompts: Any) -> Any:
+        with self._copy(self.recomputes):
+            return super()._generate(prompts)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        if self.rollout_precision is None:
-            return super()._generate_and_score_completions(inputs)  # pyright: ignore[reportAttributeAccessIssue]
-        with degraded(self.model, self.rollout_precision):  # pyright: ignore[reportAttributeAccessIssue]
-            return super()._generate_and_score_completions(inputs)  # pyright: ignore[reportAttributeAccessIssue]
+        with self._copy(not self.recomputes):
+            output = super()._generate_and_score_completions(inputs)
+        if self.recomputes:
+            output["sampling_per_token_logps"] = self._sampling_log_probs(output)
+        return output
+
+    @torch.no_grad()
+    def _sampling_log_probs(self, output: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The log-probabilities of a generation by the copy that sampled it."""
+        ids, masks = (torch.cat([output[f"prompt_{x}"], output[f"completion_{x}"]], 1) for x in ("ids", "mask"))
+        tokens = output["completion_ids"].shape[1]
+        with self._copy(True):
+            found = self._get_per_token_logps_and_entropies(self.model, ids, masks, tokens, batch_size=len(ids))
+        return found[0]

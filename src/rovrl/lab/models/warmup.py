@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 LEAST_STEPS = 20
-"""A tenth of the steps raises the learning rate; fewer leave nothing to raise it in."""
+"""The learning rate rises over a tenth of the steps; with fewer there would be none for that."""
 
 
 class Textbook(Protocol):

@@ -31,7 +31,7 @@ class World:
     graded: bool = False
     """Whether accuracy is the mean score; else it is the share of responses with full score."""
     sizes: Mapping[str, Any] = field(default_factory=dict)
-    """What of the job's defaults is different in this world."""
+    """Which of the job's defaults differ in this world."""
 
 
 def _warmed_up(task: Any, *facts: str) -> World:

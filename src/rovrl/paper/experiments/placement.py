@@ -41,7 +41,7 @@ class Setting:
     evidence: str = "results/embedded"
     seeds: int = 5
     tiny: bool = False
-    """Runs of two generations from a barely warmed-up model: they show that the way works, and nothing else."""
+    """Runs of two generations from a barely warmed-up model: they show that everything runs, and nothing else."""
 
 
 FULL = Setting()
@@ -152,7 +152,7 @@ def findings(rows: list[Row]) -> dict[str, list[str]]:
         f"without planted corruption, as in the paper, the four lie within {max(clean.values()) - min(clean.values()):.1f} "
         f"points of each other ({TITLES[best]} highest, {_seeds(rows, CLEAN)}); RoVR-GSPO - SoftRoVR is "
         f"{found['difference']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}] against the published +1.77: it {word} "
-        f"the paper. The gain is one under corruption ({_seeds(rows, SPIKED)} of {FULL.seeds} planned). Baselines that a "
+        f"the paper. The gain comes under corruption ({_seeds(rows, SPIKED)} of {FULL.seeds} planned). Baselines that a "
         "known range or a clamp allows are in the evidence of `rovrl train --sweep evidence`."
     )
     return {"tab:placement_ablation": [sentence]}

@@ -72,7 +72,7 @@ def _train(orders: Sequence[tuple[str, str, Any, Path]], tiny: bool, progress: P
         return
     print(
         f"no finished runs of the four methods: training {len(main)} of them first, about an hour on two cores.\n"
-        "It can be stopped and goes on where it was; `rovrl train --sweep evidence --out results/embedded` does the same\n"
+        "It can be stopped and resumed; `rovrl train --sweep evidence --out results/embedded` does the same\n"
         "and the further rows.",
         flush=True,
     )

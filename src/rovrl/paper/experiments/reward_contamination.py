@@ -1,6 +1,6 @@
 """tab:reward_contamination, fig:reward_contamination: one of sixteen rewards moved by ± ασ, estimator by estimator.
 
-The saved rewards of the paper are not public; ours are drawn to its published facts (global standard deviation 1.165, median
+The paper's saved rewards are not public; ours are drawn to match its published facts (global standard deviation 1.165, median
 within-group population standard deviation 0.165, G = 16, 5,000 groups). The same protocol runs on any records by
 `rovrl stress rewards PATH`.
 """

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rovrl.output.intervals import limits, shared_draws
+from rovrl.paper.experiments.sim_joint import covariances, joint_checks
 from rovrl.paper.experiments.simulation import (
     COLOURS,
     SCENARIOS,
@@ -53,7 +54,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     rows = []
     for done, (scenario, x) in enumerate(data.items()):
         every = estimates(x)
-        ratios = _ratios(every, setting)
+        ratios, together = _ratios(every, setting), covariances(every)
         for name, values in every.items():
             moments = resampled_moments(values, setting.replicates, generator)
             first, second = moments.unbind(-1)
@@ -67,6 +68,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
                     "rmse": float(values.square().mean().sqrt()),
                     **_limits("rmse", second.sqrt()),
                     **ratios[name],
+                    **together[name],
                 }
             )
         progress(done + 1, len(data))
@@ -148,7 +150,9 @@ def checks(rows: list[Row]) -> dict[str, list[Check]]:
             for r in rows
             if (r["scenario"], r["estimator"]) in cells
         ]
-        result[label] = result[figure] = found + _ratio_checks(rows, value, cells)
+        result[label] = result[figure] = (
+            found + _ratio_checks(rows, value, cells) + joint_checks(rows, published, value)
+        )
     return result
 
 

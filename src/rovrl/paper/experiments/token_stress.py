@@ -1,6 +1,6 @@
 """tab:softrovr_local_stress, fig:softrovr_spike_burst, fig:softrovr_negative_stress: spikes and bursts of token log-ratios.
 
-The recorded tokens of the paper are not public; ours are drawn to its published facts: 12.5 % zero-scale responses, mean σ_ℓ
+The paper's recorded tokens are not public; ours are drawn to match its published facts: 12.5 % zero-scale responses, mean σ_ℓ
 0.0311 (so that a 20 % burst moves the mean by 49.8e-3) and lengths by which a 16 σ_ℓ spike moves it by 1.1e-3. The same
 protocol runs on the records of a real run: `rovrl paper run fig:softrovr_cross_step`, `rovrl stress ratios PATH`.
 """

@@ -96,7 +96,7 @@ def _outer(work, sizes, used, offsets, constants):
 
 @entry
 def outer_rows(sizes, state, unit, offsets, constants, work, value, coefficients):
-    """Fills value[row] and coefficients[row, block] = (center, α, β, γ); a row without a element has value 0.
+    """Fills value[row] and coefficients[row, block] = (center, α, β, γ); a row without an element has value 0.
 
     `offsets` are Δ_1..K, `constants` are `OuterConstants`, `work` is scratch [7, block].
     """

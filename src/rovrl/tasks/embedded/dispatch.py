@@ -5,8 +5,8 @@
 
 Which of ten tools serves a verb with an object is a table of 100 entries that follows no rule; the argument is the number. The
 manual that a model learns from names a wrong tool for 24 of the 100, three times out of four. The score is the mean over the
-calls: 1 for the right tool with the right argument, half for the right tool with another one. So nearly every response has a
-part of it, and groups differ by fifths, where the first task is all or nothing. The misprints are planted, as there.
+calls: 1 for the right tool with the right argument, half for the right tool with another one. So nearly every response scores
+something, and groups differ by fifths, where the first task is all or nothing. The misprints are planted, as there.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     prompt    "3+4=7\\n12+5=17\\n8+6=14\\n16+7="
     response  "23\\n"
 
-A number below 20 plus a one-digit one: a 135M model is right about every other time, and most groups hold both.
+A number below 20 plus a one-digit one: a 135M model is right about half the time, and most groups hold right and wrong answers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import time
 REASONS = {
     "null": "the server answered null, or a number that is not finite",
     "unparsable": "the judge's reply holds no grade",
-    "refused": "the server refuses this response (400, 413, 422), alone too",
+    "refused": "the server refuses this response (400, 413, 422), even on its own",
     "status": "408, 429 or 5xx, every time",
     "unreachable": "no connection",
     "timeout": "no complete answer within `timeout`",

@@ -1,4 +1,4 @@
-"""What comes back from a server, read with suspicion: so many bytes, so deep, numbers that are numbers."""
+"""What comes back from a server, read with suspicion: at most so many bytes, so deep, and only numbers that are numbers."""
 
 from __future__ import annotations
 

@@ -52,15 +52,16 @@ function functionsTable(doc, show) {
     el("div", { class: "scroll", tabindex: 0, role: "group", "aria-labelledby": "functions-title" }, el("table", {},
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "function"), columns.map(([title, , full]) => el("th", { scope: "col", title: full }, title)))),
       el("tbody", {}, functions.map((f) => el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", title: "show it over the steps", onclick: () => show(`function:${f.name}`) }, el("bdi", {}, f.name))), columns.map(([, value]) => el("td", {}, value(f)))))))),
-    el("p", { class: "muted small" }, weighted ? "The reward is the weighted sum of these. A function with a small share of the variance hardly moves the policy, whatever its mean does." : "The reward is no weighted sum of these columns, so no shares of its variance are given."),
+    el("p", { class: "muted small" }, weighted ? "The reward is the weighted sum of these. A function with a small share of the variance hardly moves the policy, whatever its mean does." : "The reward is not a weighted sum of these columns, so no shares of its variance are given."),
   ];
 }
 
-function certificateParts(c) {
+function certificateParts(c, tolerated) {
   const words = { holds: "good", unknown: "warn", violated: "bad" };
   return [el("h2", { id: "certificate-title" }, "What this group size can certify"),
     c === null ? el("p", { class: "muted" }, "No group has two finite rewards.") : [
       el("p", {}, c.sentence),
+      tolerated === null ? null : el("p", { id: "tolerated" }, tolerated),
       el("p", { class: "muted" }, `Largest advantage of one response: ${number(c.grpo_bound)} under GRPO` + (c.credit_bound === null ? "." : `, ${number(c.credit_bound)} under bounded credit.`) + " Both are bounded; what one reward can destroy under GRPO is the contrast of the others."),
       el("details", { class: "premises-box" }, el("summary", {}, `What that rests on: ${c.premises.length} assumptions`),
         el("ul", { class: "premises" }, c.premises.map((p) => el("li", {}, el("span", { class: `chip ${words[p.status]}` }, p.status), " ", p.statement, el("br", {}), el("span", { class: "muted small" }, p.why))))),

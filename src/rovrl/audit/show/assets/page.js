@@ -7,7 +7,7 @@
   byId("verdict").classList.toggle("bad", doc.status !== 0);
   byId("verdict-title").textContent = doc.status === 0 ? "Healthy: nothing is above its threshold" : `${doc.findings.length} ${doc.findings.length === 1 ? "finding" : "findings"} above threshold`;
   refill(byId("cards"), cardsOf(doc));
-  refill(byId("certificate"), certificateParts(doc.certificate));
+  refill(byId("certificate"), certificateParts(doc.certificate, doc.tolerated));
   refill(byId("notes"), el("h2", { id: "notes-title" }, "Notes on the data"),
     doc.notes.length ? el("ul", {}, doc.notes.map((n) => el("li", {}, el("code", {}, n.code), " ", el("bdi", {}, sentence(n.sentence))))) : el("p", { class: "muted" }, "Nothing to note."));
 
