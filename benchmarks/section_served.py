@@ -1,24 +1,41 @@
 """Rewards through client and server beside the model itself, and the verifier pool beside math-verify, on the same data.
 
-The model is a random classifier, large enough that a batch of 32 takes a tenth of a second or so; the server is a process of
-its own, as in training. math-verify is called directly, in one process, on the answers that the pool's two workers judge.
+The model is a random classifier of which a batch of 32 takes a third of a second of one core, less than a reward model of
+billions of parameters takes on a GPU; the responses have 16 to 160 characters in random order. The server is a process of its
+own with one thread, as in training. math-verify is called directly, in one process, on the answers that the pool's two workers
+judge.
+
+Each rate is measured twice: by the clock, and by the processor time of every process that has a part in it, which other load on
+the machine does not change.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import psutil
 
 from measuring import Row
 from section_math import workload
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+
+
+class Pair(NamedTuple):
+    """Direct over through the library: how many times as fast, by the clock and by processor time."""
+
+    clock: float
+    processor: float
 
 
 def saved_classifier(directory: Path, hidden: int, layers: int) -> str:
@@ -45,21 +62,26 @@ def served(quick: bool, directory: Path) -> list[Row]:
 
     model = saved_classifier(directory / "model", 64 if quick else 128, 2 if quick else 4)
     direct = ClassifierReward(model, batch=32, device="cpu")
-    texts = [f"{n}: " + "because " * 8 for n in range(64 if quick else 256)]
+    draw = random.Random(0)
+    texts = [f"{n}: " + "because " * draw.randrange(2, 20) for n in range(64 if quick else 256)]
     command = [sys.executable, ROOT / "recipes/math/serve_reward.py", model, "--port", "0", "--device", "cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout is not None
     try:
         remote = HttpReward(server.stdout.readline().strip(), batch=32)
-        pairs = [(_rate(remote, texts), _rate(direct, texts)) for _ in range(2 if quick else 8)][1:]
-        worst = max(abs(a - b) for a, b in zip(remote(texts, texts), direct(texts, texts), strict=True))
+        prompts = ["Why?"] * len(texts)
+        worst = max(abs(a - b) for a, b in zip(remote(prompts, texts), direct(prompts, texts), strict=True))
+        pairs = [
+            _pair(lambda: direct(prompts, texts), lambda: remote(prompts, texts), [server.pid])
+            for _ in range(2 if quick else 7)
+        ]
     finally:
         server.kill()
         server.wait()
         server.stdout.close()
     return [
-        _row("served / the model's own batches of 32, rate", [a / b for a, b in pairs], must=0.9),
+        *_rows("served / the model's own batches of 32, rate", pairs, must=0.9),
         Row("largest difference of a served score", worst, must=1e-4),
     ]
 
@@ -74,19 +96,21 @@ def pooled(quick: bool) -> list[Row]:
     asked = list(dict.fromkeys((final_answer(text), gold) for text, gold in zip(completions, golds, strict=True)))
     size = len(asked) // (2 if quick else 6)
     judge(*asked[0])  # imports sympy
-    ratios, same = [], []
+    pairs: list[Pair] = []
+    verdicts: tuple[list[bool], list[bool]] = ([], [])
     with VerifierPool(2) as pool:
         pool.verify(asked[:2] * 2)  # starts the workers
         for start in range(0, len(asked) - size + 1, size):  # fresh answers each time: both remember what they parsed
             part = asked[start : start + size]
-            begun = time.perf_counter()
-            direct = [judge(*pair) for pair in part]
-            between = time.perf_counter()
-            found = [verdict.accepted for verdict in pool.verify(part)]
-            ratios.append((between - begun) / (time.perf_counter() - between))
-            same += [a == b for a, b in zip(direct, found, strict=True)]
+            clock, processor = _pair(
+                lambda part=part: verdicts[0].extend(judge(*pair) for pair in part),
+                lambda part=part: verdicts[1].extend(verdict.accepted for verdict in pool.verify(part)),
+                pool.pids(),
+            )
+            pairs.append(Pair(clock, 2 * processor))  # on two cores
+    same = [a == b for a, b in zip(*verdicts, strict=True)]
     return [
-        _row("verifier pool, 2 workers / math-verify in one process, rate", ratios, must=1.8),
+        *_rows("verifier pool, 2 workers / math-verify in one process, rate", pairs, must=1.8),
         Row("share of the same verdicts", sum(same) / len(same), must=1.0, at_least=True),
     ]
 
@@ -97,12 +121,34 @@ def run(quick: bool) -> list[Row]:
         return [*served(quick, Path(directory)), *pooled(quick)]
 
 
-def _rate(reward, texts: list[str]) -> float:
-    start = time.perf_counter()
-    reward(texts, texts)
-    return len(texts) / (time.perf_counter() - start)
+def _pair(direct: Callable[[], object], ours: Callable[[], object], others: Sequence[int]) -> Pair:
+    """One measurement of each, in turns; `others` are the processes that work for ours beside this one."""
+    begun, used = time.perf_counter(), time.process_time()
+    direct()
+    alone, used_alone = time.perf_counter() - begun, time.process_time() - used
+    begun, used = time.perf_counter(), time.process_time() + _processor_seconds(others)
+    ours()
+    together, used_together = time.perf_counter() - begun, time.process_time() + _processor_seconds(others) - used
+    return Pair(alone / together, used_alone / used_together)
+
+
+def _processor_seconds(pids: Sequence[int]) -> float:
+    """Of these processes and their children, the living and the ended."""
+    family = [
+        member for pid in pids for top in [psutil.Process(pid)] for member in [top, *top.children(recursive=True)]
+    ]
+    times = [member.cpu_times() for member in family]
+    return sum(t.user + t.system + t.children_user + t.children_system for t in times)
+
+
+def _rows(name: str, pairs: Sequence[Pair], must: float) -> list[Row]:
+    clock, processor = ([pair[side] for pair in pairs] for side in (0, 1))
+    return [
+        _row(f"{name}, by the clock", clock, must),
+        _row(f"{name}, by processor time", processor, must),
+    ]
 
 
 def _row(name: str, values: list[float], must: float) -> Row:
-    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    low, middle, high = statistics.quantiles(values, n=4)
     return Row(name, middle, low, high, must=must, at_least=True)

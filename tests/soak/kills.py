@@ -80,50 +80,39 @@ def _killed(words: Words, outcome: Outcome, kills: int, seed: int, directory: Pa
     """Begins the work, kills and continues it until it ends, and again in another directory, until `kills` have struck."""
     draw, done, runs, differ = random.Random(seed), 0, 0, 0
     log = directory / "log.txt"
-    _finish(["--help"], log)  # by now everything is imported
-    start = time.monotonic()
-    _finish(words(directory / "whole"), log)
-    length, whole = time.monotonic() - start, outcome(directory / "whole")
+    _ran(["--help"], log)  # by now everything is imported
+    _, length = _ran(words(directory / "whole"), log)
+    whole = outcome(directory / "whole")
     while done < kills:
-        out = directory / f"cut-{runs}"
-        while done < kills and _struck(words(out), log, draw.uniform(0.0, length)):
+        out, before = directory / f"cut-{runs}", done
+        while True:
+            struck, seconds = _ran(words(out), log, draw.uniform(0.0, length) if done < kills else None)
+            if not struck:
+                break
             done += 1
-        _finish(words(out), log)  # of a finished run the command has nothing to do
+        if done == before:  # it came through: how long it takes now that every cache is warm
+            length = min(length, seconds)
         found = outcome(out)
         differ += sum(found.get(name) != value for name, value in whole.items()) + len(found.keys() - whole.keys())
         runs += 1
     return {"kills": done, "runs": runs, "compared": runs * len(whole), "that differ": differ}
 
 
-def _struck(words: list[str], log: Path, seconds: float) -> bool:
-    """Runs the command for so long and kills it with its process group; False if it had ended."""
-    process = _started(words, log)
-    process.join(seconds)
-    if process.is_alive() and process.pid is not None:
-        os.killpg(process.pid, signal.SIGKILL)
-    return _ended(process, log) == -signal.SIGKILL
-
-
-def _finish(words: list[str], log: Path) -> None:
-    process = _started(words, log)
-    process.join()
-    _ended(process, log)
-
-
-def _started(words: list[str], log: Path) -> multiprocessing.process.BaseProcess:
+def _ran(words: list[str], log: Path, limit: float | None = None) -> tuple[bool, float]:
+    """(whether it was killed, its seconds): the command, killed with its process group if it runs for `limit` seconds."""
     leading, led = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_command, args=(words, str(log), led))
     process.start()
     led.close()
     leading.recv()  # it leads a process group now, which can be killed
-    return process
-
-
-def _ended(process: multiprocessing.process.BaseProcess, log: Path) -> int:
-    process.join()
+    start = time.monotonic()
+    process.join(limit)
+    if process.is_alive() and process.pid is not None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.join()
     if process.exitcode not in (0, -signal.SIGKILL):
         raise RuntimeError(f"the command failed:\n{log.read_text()[-4000:]}")
-    return process.exitcode
+    return process.exitcode != 0, time.monotonic() - start
 
 
 def _command(words: list[str], log: str, led) -> None:

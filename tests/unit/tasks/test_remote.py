@@ -28,6 +28,14 @@ def test_scores_come_back_in_order_in_batches(server):
     assert asked(reward, []) == []
 
 
+def test_a_batch_holds_responses_of_similar_length_since_models_pad_to_the_longest():
+    together = []
+    with running(lambda texts: together.append([len(text) for text in texts]) or "ok") as server:
+        texts = ["x" * (n * 37 % 100) for n in range(100)]
+        assert asked(HttpReward(server.url, batch=10), texts) == [float(len(text)) for text in texts]
+    assert max(max(lengths) - min(lengths) for lengths in together) < 10
+
+
 @pytest.mark.parametrize(
     "order", [503, 500, 429, 408, "hang up", "half", "broken", "short", "shape", "deep", "gzip", "dribble"]
 )

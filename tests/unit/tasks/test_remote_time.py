@@ -70,9 +70,9 @@ def test_a_call_ends_at_its_deadline_with_what_has_arrived_by_then():
     with running(lambda texts: "sleep" if "slow" in texts else "ok") as server:
         reward = HttpReward(server.url, batch=2, requests=2, deadline=0.6, timeout=60.0)
         start = time.monotonic()
-        scores = asked(reward, ["a", "bb", "slow", "slow", "ccc", "dddd"])
+        scores = asked(reward, ["a", "bb", "slow", "slow", "ccccc", "dddddd"])
         assert time.monotonic() - start < 1.4
-        assert scores == [1.0, 2.0, None, None, 3.0, 4.0]
+        assert scores == [1.0, 2.0, None, None, 5.0, 6.0]
         assert reward.tally.missing == {"deadline": 2}
 
 

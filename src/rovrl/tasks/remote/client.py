@@ -126,7 +126,8 @@ class HttpReward:
         return [conversation(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
 
     async def _score(self, items: list[Any]) -> list[Answer]:
-        call = Call(items, self._ask, self.limits, self.breaker, self._transport.slots)
+        order = sorted(range(len(items)), key=lambda place: _length(items[place]))  # models pad a batch to its longest
+        call = Call([items[place] for place in order], self._ask, self.limits, self.breaker, self._transport.slots)
         try:
             await self._until_silence(call)
         except Failure as failure:
@@ -140,7 +141,7 @@ class HttpReward:
             raise RovrlError(
                 f"the reward server {self.url} refuses every request ({self.last_error}): check that it speaks this protocol"
             )
-        return call.answers
+        return [answer for _, answer in sorted(zip(order, call.answers, strict=True))]
 
     def _tell(self, tally: Tally) -> None:
         """One line a minute about what is missing; where no trainer logs the metrics it is the only sign."""
@@ -192,6 +193,10 @@ class HttpReward:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise Failure("answer", f"an answer of another shape ({type(error).__name__}: {error})") from None
         return [number(score) for score in scores]
+
+
+def _length(item: Any) -> int:
+    return len(item) if isinstance(item, str) else sum(len(message["content"]) for message in item)
 
 
 def _chosen(name: str | Protocol, template: str | Render | None) -> tuple[Protocol, Render | None]:
