@@ -131,6 +131,7 @@ def explain_groups(
                 per_group["nu"][groups] = result.nu
     return Explanation(
         advantages=advantages.to(values.dtype),
+        rewards=values,
         finite=finite,
         rejected=rejected,
         group=group,

@@ -24,6 +24,8 @@ METRICS: dict[str, str] = {
     "credit_bound": "kappa in use",
     "credit_floor": "s_min in use",
     "saturation": "share of responses in groups with contrast whose credit is above 0.9 kappa",
+    "credit_shaping": "mean over those responses of |chi(U) - U|/S, what bounding the residual U changes",
+    "scale_construction": "mean over those responses of |U| |S - S_lin|/(S S_lin), what the scale of bounded residuals changes",
     "rejected": "share of responses whose reward was shown to be a fault and left out",
     "fault_threshold_above": "how far above its group's center a reward is a fault",
     "fault_threshold_below": "how far below its group's center a reward is a fault",

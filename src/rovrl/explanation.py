@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rovrl.config import RewardChannel
 from rovrl.faults import Faults
+from rovrl.partition import could_adapt
 from rovrl.robust.blocks import Blocks
 
 
@@ -21,6 +22,8 @@ class Explanation:
     """What the reward channel did to a batch. Groups are numbered in the order in which their ids first appear."""
 
     advantages: Float[Tensor, " n"]
+    rewards: Float[Tensor, " n"]
+    """As they were given; of several functions their weighted sum."""
     finite: Bool[Tensor, " n"]
     """Whether a response's reward is a number; if not, it is left out of every statistic and gets advantage 0."""
     rejected: Bool[Tensor, " n"]
@@ -65,7 +68,11 @@ class Explanation:
     @property
     def notes(self) -> dict[str, Any]:
         """What a record of the step says about the reward channel, as plain values; faults by the number of the response."""
-        found = {"reward_channel": self.channel.to_dict(), "scale_source": self.scale_source}
+        found = {
+            "reward_channel": self.channel.to_dict(),
+            "scale_source": self.scale_source,
+            "corruption_could_adapt": could_adapt(self.channel),
+        }
         for part in self.parts or (self,):
             if part.faults is not None:
                 sides = {"above": part.faults.above.threshold, "below": part.faults.below.threshold}
@@ -94,6 +101,7 @@ def weighted_sum(parts: Sequence[Explanation], weights: Sequence[float], channel
     return replace(
         first,
         advantages=_sum(parts, "advantages", signed).to(first.advantages.dtype),
+        rewards=_sum(parts, "rewards", signed),
         finite=finite,
         rejected=finite & ~counted,
         finite_size=torch.bincount(first.group[counted], minlength=len(first.size)),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from rovrl.credit import credit_map
 from rovrl.diagnostics import METRICS, branch_flips, clip_margin, metric
 from rovrl.explanation import Explanation
 from rovrl.faults import Faults
@@ -110,6 +111,25 @@ def _credit_metrics(info: Explanation) -> dict[str, float]:
         "credit_bound": bound,
         "credit_floor": floor,
         "saturation": _mean((shaped > SATURATED * bound * info.unit[info.group])[counted]),
+        **_distortion(info, bound, floor),
+    }
+
+
+def _distortion(info: Explanation, bound: float, floor: float) -> dict[str, float]:
+    """The two terms below prop:credit_gradient_distortion: |χ_κ(U) − U|/S_χ, and |U| |S_χ − S_lin|/(S_χ S_lin).
+
+    S_lin is the scale of the residuals U themselves. Left out where a square of them overflows.
+    """
+    keep = info.counted & info.contrast[info.group]
+    group, unit = info.group[keep], info.unit[info.group[keep]]
+    u, scale = info.rewards[keep].double() - info.reference[group], info.scale[group]
+    squares = torch.zeros_like(info.scale).index_add(0, group, u * u) / info.finite_size.clamp(min=1)
+    linear = (squares[group] + (floor * unit) ** 2).sqrt()
+    if not bool(linear.isfinite().all()):
+        return {}
+    return {
+        "credit_shaping": _mean((u - credit_map(u, bound * unit)).abs() / scale),
+        "scale_construction": _mean(u.abs() * (scale - linear).abs() / scale / linear),
     }
 
 

@@ -36,6 +36,15 @@ def guarded(blocks: Blocks, size: int, channel: RewardChannel) -> Partition:
     return Blocks.contiguous(size, 1), True
 
 
+def could_adapt(channel: RewardChannel) -> bool:
+    """Whether corruption could adapt to the partition, which app:implementation asks to be logged.
+
+    Contiguous blocks are known before any reward is made, so that whoever makes the rewards can aim at them. Random ones
+    are drawn from a seed that no reward function is given (prop:random_partition).
+    """
+    return channel.partition != "random"
+
+
 class Partitions(dict[int, Partition]):
     """Number of responses -> their partition, drawn from the generator when first asked for, then the same for all groups."""
 

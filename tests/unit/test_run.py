@@ -120,3 +120,42 @@ def test_each_reward_function_has_a_scale_of_its_own():
     assert scales == [one.state_dict()["memory"][0]["scales"]["value"] for one in alone]
     shares = [one.metrics()["rovr/saturation"] for one in alone]
     assert run.metrics()["rovr/saturation"] == pytest.approx((0.25 * shares[0] + 2 * shares[1]) / 2.25)
+
+
+def test_what_bounding_and_its_scale_change_is_logged_as_the_calculator_has_it():
+    """Both terms below prop:credit_gradient_distortion, response by response; and they bound what they are to bound."""
+    channel = RewardChannel(credit_bound=0.7, credit_floor=0.2)
+    rewards, ids = batch(2)
+    rewards[3], rewards[5], rewards[18:27] = 30.0, torch.nan, 1.0  # a spike, a gap, a group without contrast
+    run = RewardRun(channel)
+    advantages = run.advantages(rewards, ids)
+    expected, changes = [], []
+    for g in (0, 1, 3):
+        rows = [i for i in range(9 * g, 9 * g + 9) if rewards[i].isfinite()]
+        u = rewards[rows] - run.last.reference[g]
+        scale, linear = float(run.last.scale[g]), float((0.2**2 + u.square().mean()).sqrt())
+        expected += [rovrl.guarantees.scale_construction(float(each), scale, linear, 0.7) for each in u]
+        changes += (advantages[rows] - u / linear).abs().tolist()
+    logged = run.metrics()
+    total = logged["rovr/credit_shaping"] + logged["rovr/scale_construction"]
+    assert total == pytest.approx(sum(expected) / len(expected), rel=1e-12)
+    assert sum(changes) / len(changes) <= total
+
+
+def test_a_bound_far_beyond_the_rewards_changes_nothing_and_rewards_whose_squares_overflow_are_not_judged():
+    run = RewardRun(RewardChannel(credit_bound=1e6))
+    rewards, ids = batch(1)
+    run.advantages(rewards, ids)
+    assert run.metrics()["rovr/credit_shaping"] < 1e-9
+    assert run.metrics()["rovr/scale_construction"] < 1e-9
+    rewards[0] = 1e200
+    run.advantages(rewards, ids)
+    assert "rovr/scale_construction" not in run.metrics()
+    assert "rovr/saturation" in run.metrics()
+
+
+@pytest.mark.parametrize(("partition", "could"), [("random", False), ("contiguous", True)])
+def test_the_notes_say_whether_corruption_could_adapt_to_the_blocks(partition, could):
+    run = RewardRun(RewardChannel(partition=partition))
+    run.advantages(*batch(1))
+    assert run.last.notes["corruption_could_adapt"] is could

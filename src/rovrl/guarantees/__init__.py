@@ -15,6 +15,8 @@ and, beside the paper's bounds, sharper ones (docs/certificates.md has the proof
     certificate   how far they can move the other responses' advantages, given that
     tolerance     both in one call: how many bad rewards can be tolerated?
 
+and one diagnostic: `transfer` shows how far groups are from what the paper's limit law assumes.
+
 Each docstring has the paper's label, the equation and the premises; arguments outside them are a ValueError. All are
 about the convex shape 1, the only one of Barron's family whose score is both increasing and bounded (by M_c = 1/c), so
 none takes a shape: nothing here holds for the redescending ones.
@@ -85,6 +87,7 @@ from rovrl.guarantees.sharp import (
 from rovrl.guarantees.smoothing import expected_smoothing, lipschitz, smoothing, smoothing_margin
 from rovrl.guarantees.target import contamination_bias, functional_bias, m_functional, separation, third_moment_bias
 from rovrl.guarantees.tolerance import Tolerance, tolerance, tolerance_of_groups, tolerance_of_settings
+from rovrl.guarantees.transfer import TransferDiagnostic, transfer_diagnostic
 
 __all__ = [
     "FiniteCredit",
@@ -93,6 +96,7 @@ __all__ = [
     "Spike",
     "SpikeLimit",
     "Tolerance",
+    "TransferDiagnostic",
     "WeightError",
     "block_replacement",
     "block_tail",
@@ -150,5 +154,6 @@ __all__ = [
     "tolerance",
     "tolerance_of_groups",
     "tolerance_of_settings",
+    "transfer_diagnostic",
     "weight_error",
 ]

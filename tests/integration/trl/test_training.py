@@ -125,6 +125,7 @@ def test_records_hold_every_response_once_per_pass_with_its_update_position(tmp_
     notes = dict(read_notes(tmp_path))
     blocks = rovrl.Blocks.random(16, 3, torch.Generator().manual_seed(notes[1]["partition_seed"]))
     assert notes[1]["blocks"] == {"16": blocks.members}
+    assert notes[1]["corruption_could_adapt"] is False
     assert notes[1]["blocks"] != notes[2]["blocks"]  # a new partition per generation
 
 

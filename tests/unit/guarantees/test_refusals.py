@@ -119,6 +119,7 @@ REFUSED = [
     ("scale_cap", lambda: g.sharp_correction_envelope((5, 5), 9, 0.0)),
     ("sizes", lambda: g.breakdown(())),
     ("replaced", lambda: g.credit_certificate(torch.zeros(4), 0.0, 4, 0.1, 1.0, 0.1)),
+    ("rewards", lambda: g.transfer_diagnostic(torch.zeros(4, 4), Blocks.contiguous(4, 2))),
     ("rewards", lambda: g.credit_certificate(torch.tensor([0.0, math.nan]), 0.0, 1, 0.1, 1.0, 0.1)),
     ("reference_error", lambda: g.credit_certificate(torch.zeros(4), 0.0, 1, -0.1, 1.0, 0.1)),
     ("replaced", lambda: g.reference_range(torch.zeros(4), Blocks.contiguous(4, 1), RewardChannel(), 5)),

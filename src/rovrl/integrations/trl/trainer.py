@@ -27,6 +27,7 @@ from rovrl.integrations.trl.records import Recorder, gathered_generation, record
 from rovrl.integrations.trl.rewards import RewardTransform, transformed
 from rovrl.integrations.trl.rollout import TRLS_METRICS, multiplied, put_weights
 from rovrl.metrics import reward_metrics
+from rovrl.partition import could_adapt
 from rovrl.run import RewardRun
 
 ROW = "rovr_row"  # beside TRL's tensors: which response of the generation a row is, also after TRL's shuffle
@@ -123,7 +124,11 @@ class RoVRTrainer(RobustTrainer, GRPOTrainer):
         self.add_metrics(reward_metrics(info, run.functions))
         if training:
             blocks = {size: blocks.members for size, blocks in info.blocks.items()}
-            logger.info(f"generation {self._generation}: partition seed {run.partition_seed()}, blocks {blocks}")
+            adapt = "could" if could_adapt(info.channel) else "could not"
+            logger.info(
+                f"generation {self._generation}: partition seed {run.partition_seed()}, blocks {blocks}; corruption {adapt} "
+                "adapt to them"
+            )
         return info
 
     def _replace_advantages(self, advantages: Tensor, output: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from rovrl.groups import Rewards
 from rovrl.integrations.verl import records as verl_records
 from rovrl.integrations.verl.step import current_step
 from rovrl.output.files import append_lines, write_lines
+from rovrl.partition import could_adapt
 from rovrl.robust.blocks import FIXED_SEED
 from rovrl.run import RewardRun
 
@@ -86,6 +87,7 @@ class VerlRun:
                 "seed": self.reward_run.partition_seed(),
                 "blocks": {size: list(blocks.sizes) for size, blocks in result.blocks.items()},
                 "scale_source": result.scale_source,
+                "corruption_could_adapt": could_adapt(channel),
                 **self.reward_run.metrics(),
             }
             _append(self.history, line)

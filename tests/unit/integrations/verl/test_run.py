@@ -156,6 +156,7 @@ def test_the_history_says_what_the_reward_channel_did(tmp_path):
     line = json.loads((tmp_path / HISTORY).read_text())
     assert line["blocks"] == {"6": [2, 2, 2]}
     assert line["scale_source"] == "lagged"
+    assert line["corruption_could_adapt"] is False
     assert line["rovr/lagged_scale"] == line["state"]["memory"][0]["scales"]["value"]  # no earlier step: its own
     assert line["rovr/tied_rate"] == 0
     assert line["rovr/nu"] == pytest.approx(
