@@ -82,13 +82,21 @@ def test_one_entry_brings_an_estimator_into_the_audit(added, rewards, tmp_path):
     np.testing.assert_allclose(found.groups.reference, midrange(rewards, None, None), rtol=1e-12)
 
 
-def test_one_entry_brings_an_estimator_into_the_papers_tables(added):
-    names = ("rovrl.paper.experiments.simulation", "rovrl.paper.experiments.sim_estimators")
-    modules: list[ModuleType] = [importlib.reload(importlib.import_module(name)) for name in names]
+def test_one_entry_brings_an_estimator_into_the_papers_tables_and_figures(added):
+    names = ("simulation", "sim_estimators", "sim_sweeps")
+    modules: list[ModuleType] = [
+        importlib.reload(importlib.import_module(f"rovrl.paper.experiments.{name}")) for name in names
+    ]
     try:
-        table = modules[1].tables(modules[1].run(modules[1].SMOKE, silent))["tab:sim_rmse"]
-        assert table.header[-1] == "midrange"
-        assert {len(row) for row in table.body} == {len(table.header)}
+        for module in modules[1:]:
+            rows = module.run(module.SMOKE, silent)
+            for table in module.tables(rows).values():
+                assert table.header[-1] == "midrange"
+                assert {len(row) for row in table.body} == {len(table.header)}
+            assert all(check for check in module.checks(rows).values())
+            for draw in module.figures().values():
+                legend = [text.get_text() for text in draw(rows).legends[0].get_texts()]
+                assert {"midrange", "published"} <= set(legend)
     finally:
         del location.REFERENCES["midrange"]
         for module in modules:
@@ -134,6 +142,30 @@ class Toy:
 
     def state(self):
         return {"rovr": json.loads(json.dumps(self.run.state_dict())), "logits": self.logits.detach()}
+
+
+def engines(folder: Path) -> set[str]:
+    """The engines among the files and packages of `folder`; the others are what engines share."""
+    found = {path.stem for path in folder.iterdir() if not path.name.startswith(("_", "."))}
+    return found - {"cli", "environment", "functions", "hf"}
+
+
+def forgotten(names: set[str]) -> set[tuple[str, str]]:
+    """(engine, what it lacks): a test that sends it the batch of tests/one_batch.py, a row in docs/engines.md."""
+    every = (ROOT / "tests").rglob("*.py")
+    senders = [path for path in every if re.search(r"^import one_batch$", path.read_text(), re.MULTILINE)]
+    tests = "".join(f"{path.relative_to(ROOT)}\n{path.read_text()}" for path in senders)
+    rows = "".join(line for line in (ROOT / "docs/engines.md").read_text().splitlines(True) if line.startswith("|"))
+    lacks = {(name, "the shared batch") for name in names if not re.search(rf"\b{name}\b", tests)}
+    page = {name: rf"integrations\.{name}\b|\({name.replace('_', '-')}\.md\)" for name in names}
+    return lacks | {(name, "a row") for name in names if not re.search(page[name], rows)}
+
+
+def test_every_engine_is_sent_the_shared_batch_and_has_its_row_in_the_docs():
+    names = engines(ROOT / "src/rovrl/integrations")
+    assert {"trl", "verl", "ms_swift"} <= names
+    assert forgotten(names) == set()
+    assert forgotten({"toyengine"}) == {("toyengine", "the shared batch"), ("toyengine", "a row")}
 
 
 def test_an_engine_of_a_page_logs_the_shared_metrics_and_resumes_to_the_bit(tmp_path):

@@ -186,18 +186,21 @@ def figures() -> dict[str, Callable[[list[Row]], Any]]:
 
 
 def _bars(rows: list[Row], value: str, scenarios: tuple[str, ...], ylabel: str) -> Any:
-    published = expected("simulation")["tab:sim_variance" if value == "variance" else "tab:sim_rmse"]
+    table = expected("simulation")
+    published = table["tab:sim_variance" if value == "variance" else "tab:sim_rmse"]
     cross = None
     figure, axis = axes(2.2 + 1.9 * len(scenarios), 4.2)
     for j, name in enumerate(TITLES):
-        place = [i + (j - 2.5) * 0.13 for i in range(len(scenarios))]
+        place = [i + (j - (len(TITLES) - 1) / 2) * 0.13 for i in range(len(scenarios))]
         mine = [next(r for r in rows if (r["scenario"], r["estimator"]) == (s, name)) for s in scenarios]
         middle = [r[value] for r in mine]
         error = [[r[value] - r[f"{value}_low"] for r in mine], [r[f"{value}_high"] - r[value] for r in mine]]
         axis.bar(
             place, middle, 0.11, yerr=error, color=COLOURS[name], error_kw={"lw": 1, "capsize": 2}, label=TITLES[name]
         )
-        (cross,) = axis.plot(place, [published[s][j] for s in scenarios], "x", color="black", ms=5)
+        if name in table["estimators"]:
+            column = table["estimators"].index(name)
+            (cross,) = axis.plot(place, [published[s][column] for s in scenarios], "x", color="black", ms=5)
     axis.set(xticks=range(len(scenarios)), xticklabels=[SCENARIOS[s] for s in scenarios], ylabel=ylabel)
     handles, labels = axis.get_legend_handles_labels()
     columns = 7 if len(scenarios) > 2 else 4

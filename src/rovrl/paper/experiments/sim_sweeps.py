@@ -21,6 +21,7 @@ from rovrl.paper.experiments.simulation import (
 from rovrl.paper.item import Bootstrapped, Check, Progress, Row, Table, expected
 from rovrl.paper.plot import axes, plain_ticks
 
+MARKERS = "osD^vPXhp*"
 GEOMETRIES = {"dispersed": dispersed, "block": coherent}
 
 
@@ -113,8 +114,8 @@ def _curves(rows: list[Row], geometry: str, scenario: str) -> Any:
         # where curves coincide, thin lines lie on thick ones and the markers take turns
         look = {
             "color": COLOURS[name],
-            "lw": 6 - 0.9 * j,
-            "marker": "osD^vP"[j],
+            "lw": max(6 - 0.9 * j, 0.6),
+            "marker": MARKERS[j % len(MARKERS)],
             "ms": 6,
             "markevery": (j, len(TITLES)),
         }
