@@ -58,3 +58,10 @@ def test_extreme_values_have_finite_gradients():
     grad = derivative(x)
     assert torch.isfinite(grad).all()
     torch.testing.assert_close(grad.sum(-1), torch.ones(3, dtype=torch.float64))
+
+
+def test_a_second_derivative_is_refused_and_not_zero():
+    x = torch.tensor([0.1, 0.7, 3.0], dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad((rovrl.m_center(x) ** 2).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
