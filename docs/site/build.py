@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def rollouts(path: Path) -> None:
-    """A dump as a trainer writes it: 24 steps of 8 prompts with 16 responses, one reward in fifty replaced by 40."""
+    """A dump as a trainer writes it: 24 steps of 8 prompts with 16 responses, one reward in fifty off by 20 to 60."""
     draw = random.Random(0)
     with path.open("w") as file:
         for step in range(24):
@@ -28,7 +28,9 @@ def rollouts(path: Path) -> None:
                 offset = draw.gauss(0, 1)
                 for _ in range(16):
                     right = draw.random() < 0.5
-                    reward = 40.0 if draw.random() < 0.02 else offset + 0.33 * right + draw.gauss(0, 0.05)
+                    reward = offset + 0.33 * right + draw.gauss(0, 0.05)
+                    if draw.random() < 0.02:
+                        reward += draw.choice((-1, 1)) * draw.uniform(20, 60)
                     row = {
                         "step": step,
                         "prompt": f"{step}.{prompt}",
@@ -43,10 +45,11 @@ def gallery(site: Path) -> None:
     place = site / "gallery"
     place.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        dump = Path(folder) / "rollouts.jsonl"
-        rollouts(dump)
-        if rovrl(["audit", str(dump), "--out", folder]) == 2:
-            raise SystemExit("the gallery's audit failed")
+        rollouts(Path(folder) / "rollouts.jsonl")
+        with contextlib.chdir(folder):  # the page names its input as it was given
+            status = rovrl(["audit", "rollouts.jsonl", "--out", "."])
+        if status != 1:
+            raise SystemExit(f"the gallery's audit ended with {status}, not with the findings that it is to show")
         (place / "audit.html").write_text((Path(folder) / "audit.html").read_text())
         if rovrl(["report", "--results", str(ROOT / "results" / "paper"), "--out", str(place / "report.html")]) == 2:
             raise SystemExit("the gallery's report failed")
@@ -58,4 +61,4 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(where)))
     gallery(where)
-    print(f"the site is in {where}: open index.html")
+    print(f"the site is in {where}; to read it with its search: python -m http.server --directory {where}")

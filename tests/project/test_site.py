@@ -1,9 +1,13 @@
 """The documentation site: its links lead somewhere, its equations are MathML, and it loads nothing from elsewhere."""
 
+import os
 import re
 import runpy
 import shutil
 import subprocess
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,17 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
 ROOT = Path(__file__).parents[2]
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # mkdocs and its plugins warn in several ways
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """The site's server, without a line per request."""
+
+    def log_message(self, *words):
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +77,30 @@ def test_git_keeps_what_builds_the_site():
     sources = sorted((ROOT / "docs" / "site").glob("*.*"))
     ignored = subprocess.run(["git", "check-ignore", *sources], cwd=ROOT, capture_output=True, text=True).stdout
     assert (len(sources), ignored) == (5, "")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium found")
+def test_in_a_browser_the_site_asks_no_other_host_searches_and_fits_a_phone(site):
+    from playwright.sync_api import sync_playwright
+
+    handler = partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as playwright:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        asked, errors = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        here = f"http://127.0.0.1:{server.server_port}"
+        for name in ("reference.html", "gallery/audit.html", "gallery/report.html", "index.html"):
+            page.goto(f"{here}/{name}", wait_until="networkidle")
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.click("[data-md-component=search-query]")
+        page.keyboard.type("leave-one-out")
+        page.wait_for_selector(".md-search-result__item a", timeout=60_000)
+        assert [url for url in asked if not url.startswith((here, "data:"))] == []
+        assert errors == []
+        browser.close()
+        server.shutdown()
