@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from rovrl import __version__
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, pages, with_places
 from rovrl.output.terminal import visible
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RovrlError as error:
         if debug:
             raise
-        print(f"rovrl: {visible(str(error))}", file=sys.stderr)
+        print(f"rovrl: {visible(with_places(str(error)))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"rovrl: interrupted{_how_to_go_on(words)}", file=sys.stderr)
@@ -78,6 +78,10 @@ def _how_to_go_on(words: Sequence[str]) -> str:
 
 def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:
     parser = argparse.ArgumentParser(prog="rovrl", description="Robust group-relative policy optimization.")
+    place = pages()
+    parser.epilog = (
+        f"docs/, recipes/ and examples/, where help and messages name them, are in {place}" if place else None
+    )
     parser.add_argument("--version", action="version", version=f"rovrl {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the whole traceback behind an error's sentence")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")

@@ -1,7 +1,8 @@
-"""The one exception a user is meant to read, the check for optional packages, and hints at names and lines."""
+"""The one exception a user is meant to read, the check for optional packages, and hints: names, lines, pages."""
 
 import difflib
 import importlib
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable
@@ -41,3 +42,22 @@ def place_of(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith((*installed, *callers, "<"))]
     return f", at {theirs[-1].filename}:{theirs[-1].lineno} in {theirs[-1].name}" if theirs else ""
+
+
+def pages() -> Path | None:
+    """Where docs/, recipes/ and examples/ lie: the clone, or what the wheel brought; None if neither is there."""
+    places = (Path(__file__).parents[2], Path(sysconfig.get_path("data")) / "share" / "rovrl")
+    return next((place for place in places if (place / "docs" / "trl.md").is_file()), None)
+
+
+def with_places(sentence: str) -> str:
+    """The sentence with "docs/x.md" as a path that can be opened from here; other words stay as they are."""
+    place = pages()
+    if place is None:
+        return sentence
+
+    def found(name: re.Match[str]) -> str:
+        elsewhere = not Path(name[0]).exists() and (place / name[0]).exists()
+        return str(place / name[0]) if elsewhere else name[0]
+
+    return re.sub(r"(?<![\w/.-])(?:docs|recipes|examples)/[\w/.-]*\w", found, sentence)

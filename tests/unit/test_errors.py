@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import rovrl
-from rovrl.errors import RovrlError, did_you_mean, require
+from rovrl.errors import RovrlError, did_you_mean, pages, require, with_places
 from rovrl.partition import fallback_sentence, partition
 
 
@@ -33,6 +33,16 @@ def test_a_package_that_fails_inside_is_not_called_missing(tmp_path, monkeypatch
 def test_the_nearest_names_are_offered_and_none_where_none_is_near():
     assert did_you_mean("num_generation", ["num_generations", "seed"]) == "; did you mean num_generations?"
     assert did_you_mean("xyz", ["num_generations", "seed"]) == ""
+
+
+def test_a_page_that_a_sentence_names_can_be_opened_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = pages()
+    assert place is not None
+    said = with_places("see docs/train.md, and my/docs/train.md or docs/none.md")
+    assert said == f"see {place / 'docs' / 'train.md'}, and my/docs/train.md or docs/none.md"
+    monkeypatch.chdir(place)
+    assert with_places("see docs/train.md") == "see docs/train.md"
 
 
 REWARDS, IDS, TOKENS = [0.1, 0.7, 0.3, 0.9], ["a", "a", "b", "b"], torch.zeros(2, 8)
