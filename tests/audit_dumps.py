@@ -137,3 +137,35 @@ def records(
                     rows["log_ratios"].append(ratios.tolist())
         writer.write_step(step + 1, rows | ({"method": [method] * len(rows["reward"])} if method else {}))
     return folder
+
+
+def swift_line(step: int, scores: np.ndarray) -> dict:
+    """One log of ms-swift's GRPO trainer, by its code: every column is a list over the responses of the batch."""
+    groups, size = scores.shape
+    spread = (scores - scores.mean(1, keepdims=True)) / (scores.std(1, ddof=1, keepdims=True) + 1e-4)
+    return {
+        "step": [str(step)] * scores.size,
+        "prompt": [f"question {step}-{g}" for g in range(groups) for _ in range(size)],
+        "completion": [f"answer {step}-{k}" for k in range(scores.size)],
+        "MathAccuracy": (scores - 0.25).ravel().tolist(),
+        "Format": [0.5] * scores.size,
+        "advantages": spread.ravel().tolist(),
+        "entropy": [900.0 + k for k in range(scores.size)],
+    }
+
+
+def nemo(folder: Path, step: int, scores: np.ndarray) -> Path:
+    """One step of NeMo-RL's GRPO, by its log_batched_dict_as_jsonl: a sample per line, no group ids, a common system prompt."""
+    size, lines = scores.shape[1], []
+    for k, score in enumerate(scores.ravel().tolist()):
+        prompt, answer = [7, 7, step, k // size], [5] * (2 + k % 3)
+        sample = {
+            "content": [["You are careful.", f"question {k // size}", f"answer {k}"]],
+            "rewards": [score],
+            "token_ids": [[*prompt, *answer, 0]],
+            "token_loss_mask": [[0] * 4 + [1] * len(answer) + [0]],
+        }
+        lines.append(json.dumps(sample | {"idx": k}))
+    path = folder / f"train_data_step{step}.jsonl"
+    path.write_text("\n".join(lines))
+    return path

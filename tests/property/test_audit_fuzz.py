@@ -18,6 +18,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import audit_dumps
 from rovrl.audit import audit
+from rovrl.audit.read.find import READERS, find_reader
+from rovrl.audit.read.rows import Columns
 from rovrl.errors import RovrlError
 
 STRANGE = [
@@ -81,6 +83,9 @@ def bases(folder: Path) -> list[tuple[str, bytes]]:
     trl = {"step": [1] * 24, "prompt": prompts, "completion": texts, "score": scores.ravel(), "advantage": [0.0] * 24}
     pq.write_table(pa.table(trl), folder / "completions_00001.parquet")
     found.append(("completions_00001.parquet", (folder / "completions_00001.parquet").read_bytes()))
+    swift = [json.dumps(audit_dumps.swift_line(step, scores + step)) for step in (5, 10)]
+    found.append(("completions.jsonl", "\n".join(swift).encode()))
+    found.append(("train_data_step3.jsonl", audit_dumps.nemo(folder, 3, scores).read_bytes()))
     return found
 
 
@@ -231,6 +236,14 @@ def run(files: int, seed: int, folder: Path, told: bool = False) -> Counter:
         if told and number % 500 == 499:
             print(f"{number + 1:,} files: {dict(ends)}", flush=True)
     return ends
+
+
+def test_a_sound_dump_of_every_reader_is_among_those_that_are_mutated(tmp_path):
+    (tmp_path / "sound").mkdir()
+    for name, content in bases(tmp_path / "sound"):
+        (tmp_path / name).write_bytes(content)
+    found = {find_reader(tmp_path / name, "auto", Columns())[0].name for name, _ in bases(tmp_path / "sound")}
+    assert found == set(READERS)
 
 
 def test_three_hundred_mutated_files_end_in_a_result_or_a_sentence(tmp_path):

@@ -43,24 +43,9 @@ def test_rollouts_of_open_instruct_are_grouped_by_step_and_prompt(tmp_path):
     assert (totals.unit, totals.length, totals.truncated) == ("tokens", 4.5, 0.25)
 
 
-def swift_line(step: int, scores: np.ndarray) -> dict:
-    """One log of ms-swift's GRPO trainer, by its code: every column is a list over the responses of the batch."""
-    groups, size = scores.shape
-    spread = (scores - scores.mean(1, keepdims=True)) / (scores.std(1, ddof=1, keepdims=True) + 1e-4)
-    return {
-        "step": [str(step)] * scores.size,
-        "prompt": [f"question {step}-{g}" for g in range(groups) for _ in range(size)],
-        "completion": [f"answer {step}-{k}" for k in range(scores.size)],
-        "MathAccuracy": (scores - 0.25).ravel().tolist(),
-        "Format": [0.5] * scores.size,
-        "advantages": spread.ravel().tolist(),
-        "entropy": [900.0 + k for k in range(scores.size)],
-    }
-
-
 def test_batches_of_ms_swift_are_unrolled_and_a_line_that_was_logged_again_counts_once(tmp_path):
     scores = np.random.default_rng(0).normal(size=(3, 4, 8))
-    batches = [swift_line(step, scores[k]) for k, step in enumerate((5, 10, 15))]
+    batches = [audit_dumps.swift_line(step, scores[k]) for k, step in enumerate((5, 10, 15))]
     again = batches[-1] | {"step": ["16"] * 32}
     path = tmp_path / "completions.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in (*batches, again)))
@@ -84,18 +69,7 @@ def test_a_table_that_is_called_completions_stays_a_table(tmp_path):
 def test_samples_of_nemo_rl_are_grouped_by_the_tokens_of_their_prompt(tmp_path):
     """By its log_batched_dict_as_jsonl; the system prompt, which all share, must not make one group of all."""
     for step in (1, 2, 10):
-        lines = []
-        for k in range(16):
-            prompt, answer = [7, 7, step, k // 8], [5] * (2 + k % 3)
-            tokens = [*prompt, *answer, 0]
-            sample = {
-                "content": [["You are careful.", f"question {k // 8}", f"answer {k}"]],
-                "rewards": [float(k % 5)],
-                "token_ids": [tokens],
-                "token_loss_mask": [[0] * 4 + [1] * len(answer) + [0]],
-            }
-            lines.append(json.dumps(sample | {"idx": k}))
-        (tmp_path / f"train_data_step{step}.jsonl").write_text("\n".join(lines))
+        audit_dumps.nemo(tmp_path, step, np.arange(16.0).reshape(2, 8) % 5)
     (tmp_path / "val_data_step2.jsonl").write_text(json.dumps({"content": [["q", "a"]], "rewards": [1.0], "idx": 0}))
     result = audit(tmp_path)
     assert (result.kind, result.summary.group_sizes, result.summary.last_step) == ("nemo", {8: 6}, 10)

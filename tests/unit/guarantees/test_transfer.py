@@ -40,8 +40,8 @@ def test_rewards_of_a_rule_tie_blocks_and_that_is_said(generator):
 
 
 def test_skewed_rewards_in_small_blocks_miss_their_levels(generator):
-    x = (
-        -(torch.rand(4000, 15, generator=generator, dtype=torch.float64).log() ** 2)
+    x = -(
+        torch.rand(4000, 15, generator=generator, dtype=torch.float64).log() ** 2
     )  # far to the right, median near 0.5
     found = transfer_diagnostic(x, Blocks.contiguous(15, 3))
     assert found.doubtful
