@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-TAILS = (0.025, 0.975)
+TAIL = 0.025
+"""The share of replicates on each side of a 95 % interval."""
 AT_A_TIME = 2_000_000
 """Drawn values held in memory together."""
 Statistic = Callable[[Any], Any]
@@ -30,10 +31,10 @@ class Estimate(NamedTuple):
     high: float
 
 
-def limits(replicates: Any) -> tuple[float, float]:
-    """The 2.5 % and 97.5 % quantiles of a statistic's replicates; NaN among them are left out, NaN alone give NaN."""
+def limits(replicates: Any, tail: float = TAIL) -> tuple[float, float]:
+    """The quantiles `tail` and 1 - `tail` of a statistic's replicates; NaN among them are left out, NaN alone give NaN."""
     values = torch.as_tensor(replicates, dtype=torch.float64)
-    low, high = values.nanquantile(values.new_tensor(TAILS)).tolist()
+    low, high = values.nanquantile(values.new_tensor((tail, 1 - tail))).tolist()
     return low, high
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rovrl.audit.arrays import Array
 from rovrl.audit.compare.measures import MEASURES
-from rovrl.output.intervals import draws, limits, resampled
+from rovrl.output.intervals import TAIL, draws, limits, resampled
 
 REPLICATES = 4000
 SEED = 20250904
@@ -72,8 +72,7 @@ def _difference(
     measure: str, x: Array, y: Array, replicates: Array, pairs: bool, units: int, run: int, judged: int
 ) -> Difference:
     low, high = limits(replicates)
-    tail = 0.025 / judged
-    lowest, highest = np.quantile(replicates, (tail, 1 - tail))
+    lowest, highest = limits(replicates, TAIL / judged)
     a, b = float(x.mean()), float(y.mean())
     clear = bool(lowest > 0 or highest < 0)
     return Difference(measure, a, b, float(y.mean() - x.mean()), low, high, pairs, units, run, clear)
