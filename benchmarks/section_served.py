@@ -74,7 +74,7 @@ def served(quick: bool, directory: Path) -> list[Row]:
         worst = max(abs(a - b) for a, b in zip(remote(prompts, texts), direct(prompts, texts), strict=True))
         pairs = [
             _pair(lambda: direct(prompts, texts), lambda: remote(prompts, texts), [server.pid])
-            for _ in range(2 if quick else 7)
+            for _ in range(2 if quick else 5)
         ]
     finally:
         server.kill()
