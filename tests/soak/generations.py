@@ -32,7 +32,7 @@ def run(generations: int, directory: Path, share: float = 0.3) -> dict[str, floa
     """Growth over the second half of the run, when everything has been loaded and compiled, and what was recorded."""
     gauge = Gauge()
     with running(chaotic(0, share)) as server:
-        reward = HttpReward(server.url, batch=4, timeout=0.5, pause=0.01)
+        reward = HttpReward(server.url, batch=4, timeout=0.5, pause=0.01, patience=86_400.0)  # it may be suspended
         reward.breaker.pause = 0.05
         trainer = tiny.trainer(
             directory,
