@@ -18,8 +18,10 @@ from rovrl.audit.judge.questions import questions
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
+from rovrl.audit.read.calls import server_notes
 from rovrl.audit.read.find import find_reader, find_runs
 from rovrl.audit.read.prompts import mixed_prompts
+from rovrl.audit.read.records import RecordReader
 from rovrl.audit.read.repeats import check_group_size, drop_evaluation, drop_repeats, join_interleaved, split_runs
 from rovrl.audit.read.rollouts import Rollouts, load
 from rovrl.audit.read.rows import STATISTICS, Columns, Notes, Reader
@@ -130,7 +132,7 @@ def judge(
         files=files,
         summary=summarise(rollouts, table, ratios, trained_with),
         findings=findings(evidence, limit),
-        notes=notes.all() + questions(evidence),
+        notes=notes.all() + questions(evidence) + (server_notes(files) if isinstance(reader, RecordReader) else []),
         certificate=certificate(table, reward_channel),
         thresholds=limit,
         groups=table,
