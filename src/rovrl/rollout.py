@@ -1,6 +1,6 @@
 """Weights for responses that another engine, or the policy in another precision, has sampled. Not in the paper.
 
-An engine that serves the policy computes other log-probabilities than the one that trains it: l_t = log π_old - log π_rollout
+The engine that serves the policy and the one that trains it disagree on log-probabilities: l_t = log π_old - log π_rollout
 is not 0 before any update. A correction makes a ratio ρ of a response's l_t and multiplies the loss by a weight made of ρ.
 docs/rollouts.md says which correction is for what, and what a sum, a mean and a robust location each miss.
 """
@@ -49,7 +49,7 @@ def rollout_weights(
     """Weights of the loss, from log π_old - log π_rollout: [..., token] of the statistic "token", [..., 1] of the others.
 
     ρ = exp(statistic), the exponent kept within ±20; `correction` (or its name in `ROLLOUT_CORRECTIONS`) says what becomes
-    of it. What the mask (True = keep) hides, and a NaN (the engine told no log-probability), count as agreement: ratio 1, and
+    of it. What the mask (True = keep) hides, and a NaN (the engine gave no log-probability), count as agreement: ratio 1, and
     no part in the statistic. Gradient: none; a weight changes what is averaged over, not what is differentiated.
     """
     correction = named_correction(correction)

@@ -1,4 +1,4 @@
-"""Reward functions of one's own as metrics, called as TRL or verl would call them; or a task's verifier by its name."""
+"""Reward functions of your own as metrics, called as TRL or verl would call them; or a task's verifier by its name."""
 
 from __future__ import annotations
 

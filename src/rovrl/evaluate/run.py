@@ -127,7 +127,7 @@ def _measured(
 
 
 def _summary(suite: str, records: list[Record], own: set[str]) -> dict[str, Any]:
-    """Means with their uncertainty; a reward of one's own counts as right or wrong where all its values are 0 or 1."""
+    """Means with their uncertainty; a reward of your own counts as right or wrong where all its values are 0 or 1."""
     numbers = {name: values(records, name)[1] for name in records[0]["metrics"]}
     binary = {n for n, v in numbers.items() if n in BINARY or (n in own and bool(np.isin(v, (0.0, 1.0)).all()))}
     return {

@@ -15,12 +15,12 @@ from rovrl.robust.correction import mid_indicator, quantile_grid
 from rovrl.robust.solve import m_root
 
 MANY_ERRORS = 4.0
-"""A gap of so many standard errors is not chance."""
+"""A gap of this many standard errors is not chance."""
 
 
 @dataclass(frozen=True)
 class TransferDiagnostic:
-    """What of ass:transfer can be seen in groups; its rates in B cannot, so that nothing here proves that it holds."""
+    """What can be seen of ass:transfer in groups; its rates in B cannot, so that nothing here proves that it holds."""
 
     groups: int
     """Groups that were used: those whose rewards have a scale."""
@@ -58,8 +58,8 @@ def transfer_diagnostic(
     x = torch.as_tensor(rewards).double()
     if x.ndim != 2 or x.shape[-1] != blocks.n or len(blocks.sizes) < 2 or not bool(x.isfinite().all()):
         raise ValueError(
-            f"rewards must be finite, [groups, {blocks.n}] as the blocks, of which there are two or more, not of shape "
-            f"{tuple(x.shape)} in {len(blocks.sizes)} blocks"
+            f"rewards must be finite and [groups, {blocks.n}], for two or more blocks, not of shape {tuple(x.shape)} for "
+            f"{len(blocks.sizes)}"
         )
     c, every = channel.score_width, torch.ones_like(x, dtype=torch.bool)
     whole = m_root(x, c, every)

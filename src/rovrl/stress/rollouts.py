@@ -30,7 +30,7 @@ STATISTICS: Mapping[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "soft_rovr": ("SoftRoVR", soft_rovr),
     "k3": ("mean k3", lambda x: gspo_mean(x.exp() - 1 - x)),
 }
-"""Name -> title, and what becomes of a response's log-ratios [response, token]; k3 is no location but verl's divergence."""
+"""Name -> title, and what becomes of a response's log-ratios [response, token]; k3 is verl's divergence, not a location."""
 
 
 def healthy(responses: int, tokens: int, generator: torch.Generator) -> Tensor:

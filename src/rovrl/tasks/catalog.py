@@ -56,7 +56,7 @@ def load(
 ) -> list[Example]:
     """The examples of the set `name`: from `data` (a file, or a directory with NAME.jsonl or NAME.parquet), else from the Hub.
 
-    A name that is not in the catalog is a set of one's own: `task:file`, such as `math:problems.jsonl`, or `own:file` for
+    A name that is not in the catalog is a set of your own: `task:file`, such as `math:problems.jsonl`, or `own:file` for
     prompts as they are; `columns` says what its file calls the task's columns ({"problem": "question"}).
     Rows without a gold answer are left out (two of MATH's 7,500 have none upstream).
     """

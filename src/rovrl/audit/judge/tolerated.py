@@ -1,4 +1,4 @@
-"""What may I tolerate? How far bad rewards can change the advantages of the others in the groups of a run, with certainty."""
+"""What can be tolerated? How far bad rewards can change the other advantages in the groups of a run, with certainty."""
 
 from __future__ import annotations
 
