@@ -18,6 +18,9 @@ MISSED = 0.03
 """Likewise the chance that faults are found dispersed, and kept."""
 LEAST, LEAST_IN_SMALL = 4.0, 12.0
 """No reward nearer to its group's center than this many units is a fault; the second is for groups of fewer than eight."""
+LEAST_OF_GRADES = 12.0
+"""Nor is one of rewards without a continuous part that is nearer than this many steps: scales of grades are that long, and a
+failing grade far below the others is a grade."""
 MOST = 0.5
 """At most this share of all responses can be faults on one side."""
 SMALLEST = 4
@@ -84,13 +87,15 @@ def _evidence(
 ) -> tuple[_Evidence, list[Cut]]:
     """The hits on the positive side of the residuals, and the cuts among them that share the error rate."""
     least = unit * (LEAST if design.mean_size >= LAYERED else LEAST_IN_SMALL)
+    least = max(least, LEAST_OF_GRADES * groups.step) if groups.graded else least
     candidates = np.flatnonzero(residual > least / WIDTHS[-1])
     candidates = candidates[design.sizes[groups.group[candidates]] > 0]
     beyond = residual[candidates] > least
     far = candidates[beyond]
     far = far[np.argsort(-residual[far])]
     nearer = np.sort(residual[candidates[~beyond]])[::-1] if len(far) else residual[:0]
-    found = cuts(np.concatenate([residual[far], nearer]), least, MOST * float(design.members.sum())) if len(far) else []
+    values, most = np.concatenate([residual[far], nearer]), MOST * float(design.members.sum())
+    found = cuts(values, least, most) if len(far) else []
     return _Evidence(groups, residual, design, groups.group[far], error / max(len(found), 1)), found
 
 

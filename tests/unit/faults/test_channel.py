@@ -204,3 +204,15 @@ def test_a_search_that_goes_in_circles_ends_with_what_all_its_rounds_reject():
         rewards = rng.normal(0, 1, (64, 8)) + hit * rng.choice([-8, 8], hit.shape)
         info = rovrl.explain(torch.from_numpy(rewards.ravel()), np.repeat(np.arange(64), 8), GUARDED)
         assert info.rejected.numpy()[~hit.ravel()].mean() < 0.02
+
+
+@pytest.mark.parametrize(("best", "usual", "failing"), [(5, 0.9, 0), (10, 0.8, 1)])
+def test_a_failing_grade_as_rare_on_every_prompt_is_a_grade(best, usual, failing):
+    """No gap shows a fault among rewards without a continuous part: grades are far from each other by nature."""
+    draw, run = np.random.default_rng(0), RewardRun(GUARDED)
+    rejected = 0
+    for _ in range(24):
+        grades = draw.binomial(best, draw.beta(16 * usual, 16 * (1 - usual), (16, 1)), (16, 16))
+        grades = np.where(draw.random((16, 16)) < 0.03, failing, np.maximum(grades, best - 2)) / 5
+        rejected += int(run.explain(grades.ravel(), np.repeat(np.arange(16), 16)).rejected.sum())
+    assert rejected == 0

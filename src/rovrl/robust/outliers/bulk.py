@@ -83,21 +83,36 @@ class SortedGroups:
         return moved
 
     @cached_property
-    def step(self) -> float:
-        """The step of a discrete variable: the smallest step between two values, which 5 % of the groups may undercut; or 0."""
+    def _steps(self) -> np.ndarray:
+        """From each value to the next: infinite where that is the same value, or of another group."""
         lower, upper = self.values[:-1], self.values[1:]
         with np.errstate(over="ignore"):
             step = np.minimum(upper - lower, LARGEST)
         rounding = ROUNDING * np.maximum(np.abs(lower), np.abs(upper))
-        step = np.where((self.group[1:] == self.group[:-1]) & (step > np.maximum(rounding, 1e-300)), step, np.inf)
+        return np.where((self.group[1:] == self.group[:-1]) & (step > np.maximum(rounding, 1e-300)), step, np.inf)
+
+    @cached_property
+    def graded(self) -> bool:
+        """Whether the values have no continuous part: in groups with contrast, most members are equal to another one."""
+        same = (self.group[1:] == self.group[:-1]) & ~np.isfinite(self._steps)
+        tied = np.append(same, False) | np.append(False, same)
+        return 2 * int((tied & self._contrast[self.group]).sum()) > int(self.size[self._contrast].sum())
+
+    @cached_property
+    def _contrast(self) -> np.ndarray:
+        return self.values[self.start + self.size - 1] > self.values[self.start]
+
+    @cached_property
+    def step(self) -> float:
+        """The step of a discrete variable: the smallest step between two values, which 5 % of the groups may undercut; or 0."""
+        step = self._steps
         least = np.minimum.reduceat(np.append(np.inf, step), self.start) if len(self.size) else step
         least = np.sort(least[np.isfinite(least)])
         return float(least[int(DISCRETE * (len(least) - 1))]) if len(least) else 0.0
 
     def unit(self, residual: np.ndarray, kept: np.ndarray) -> float:
         """1.4826 times the median |residual| of what is kept in groups with contrast; at least half the step."""
-        contrast = self.values[self.start + self.size - 1] > self.values[self.start]
-        used = np.abs(residual[kept & contrast[self.group]])
+        used = np.abs(residual[kept & self._contrast[self.group]])
         return max(CONSISTENCY * float(np.median(used)), 0.5 * self.step) if len(used) else 0.0
 
 

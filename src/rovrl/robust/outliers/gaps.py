@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rovrl.robust.outliers.bulk import ROUNDING
+
 WIDTHS = (1.6, 2.5, 5.0, 12.0)
 """The ratios between the upper and the lower end of a gap that are tried."""
 TAIL, ERROR = 0.5, 1e-3
@@ -44,7 +46,7 @@ def cuts(
     tail, `error` the chance at which it may leave a gap, `slack` the share of stragglers within the narrowest gap.
     """
     ascending, n = descending[::-1], len(descending)
-    ends = np.flatnonzero(np.append(descending[:-1] > descending[1:] * (1 + 1e-9), True)[:n]) + 1
+    ends = np.flatnonzero(np.append(descending[:-1] > descending[1:] * (1 + ROUNDING), True)[:n]) + 1
     ends = ends[(descending[ends - 1] > least) & (ends <= most)]
     if not len(ends):
         return []
