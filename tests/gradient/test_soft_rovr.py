@@ -7,6 +7,7 @@ import torch
 import reference as ref
 import rovrl
 from rovrl import RatioChannel
+from rovrl.weight import token_scale
 from samples import scattered, token_rows
 
 MODES = ["implicit", "unrolled"]
@@ -125,6 +126,9 @@ def test_robust_units_treat_the_token_scale_as_a_constant(gradient):
     torch.testing.assert_close(grad.sum(-1), torch.ones(12, dtype=torch.float64), atol=1e-7, rtol=0)
     scaled = derivative(10 * x, mask, RatioChannel(gradient=gradient, units="robust"))
     torch.testing.assert_close(scaled, grad, atol=1e-5, rtol=1e-5)
+    unit = token_scale(x, mask, RatioChannel())
+    absolute = derivative(x / unit.unsqueeze(-1), mask, RatioChannel(gradient=gradient))
+    torch.testing.assert_close(grad, absolute, atol=1e-9, rtol=1e-7)
 
 
 def test_no_gradient_is_recorded_when_none_is_wanted(gradient):

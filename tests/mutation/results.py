@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from mutation.mutant import Mutant
@@ -14,7 +16,7 @@ HEADING = "## Result\n"
 
 
 class Results:
-    """Verdicts by mutant; those about another text of the mutated file or of its tests do not count."""
+    """Verdicts by mutant; those about other code in the mutated file or in its tests do not count."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,9 +36,23 @@ class Results:
 
 def _key(mutant: Mutant) -> str:
     paths = [SOURCE / "rovrl" / mutant.file, *(ROOT / test.partition("::")[0] for test in mutant.tests)]
-    content = b"".join(path.read_bytes() for path in paths)
     parts = (mutant.file, mutant.fragment, mutant.replacement, mutant.tests)
-    return hashlib.sha256(repr(parts).encode() + content).hexdigest()
+    return hashlib.sha256("".join([repr(parts), *map(_code, paths)]).encode()).hexdigest()
+
+
+@lru_cache
+def _code(path: Path) -> str:
+    """What a file does, whatever its comments and docstrings say."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            body[:] = [line for line in body if not _is_text(line)]
+    return ast.dump(tree)
+
+
+def _is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 def summary(chosen: Sequence[Mutant], results: Results) -> str:

@@ -178,6 +178,20 @@ def test_robust_units_make_the_weight_scale_equivariant(gradient, factor):
     torch.testing.assert_close(scaled, factor * one, rtol=1e-7, atol=1e-12 * factor)
 
 
+def test_robust_units_are_the_absolute_ones_times_the_middle_mean_deviation_of_the_blocks(gradient):
+    """√(π/2) times a mean absolute deviation is the standard deviation of normal tokens."""
+    x = (
+        torch.as_tensor(np.random.default_rng(3).normal(size=(6, 40)))
+        * torch.tensor([1e-3, 0.1, 1.0, 3.0, 0.5, 20.0])[:, None]
+    )
+    blocks = x.view(6, 8, 5)
+    deviation = (blocks - blocks.mean(-1, keepdim=True)).abs().mean(-1)
+    unit = math.sqrt(math.pi / 2) * deviation.quantile(0.5, -1)
+    robust = rovrl.soft_rovr(x, None, RatioChannel(units="robust", gradient=gradient))
+    absolute = rovrl.soft_rovr(x / unit[:, None], None, RatioChannel(gradient=gradient))
+    torch.testing.assert_close(robust, unit * absolute, rtol=1e-9, atol=0)
+
+
 def test_robust_units_on_tokens_without_spread_are_finite_and_exact(gradient):
     channel = RatioChannel(units="robust", gradient=gradient)
     x = torch.full((4, 40), 0.25, dtype=torch.float64)

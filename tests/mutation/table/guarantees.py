@@ -13,12 +13,23 @@ GUARANTEES: tuple[Mutant, ...] = (
         ("return math.exp(-n / 2 * excess * excess)", "return 0.5 * math.exp(-n / 2 * excess * excess)"),
         ("math.exp(-n / 2 * excess", "math.exp(-n * excess"),
         ("min(1.0, 2 * math.exp(-2 *", "min(1.0, 0.02 * math.exp(-2 *"),
-        ("math.exp(-2 * len(honest)", "math.exp(-4 * len(honest)"),
         ("math.exp(-2 * u * (u / n))", "math.exp(-4 * u * (u / n))"),
         ("math.sqrt(n / 2 * math.log(B / delta))", "math.sqrt(n / 8 * math.log(B / delta))"),
         ("min(1.0, float(delta) + reference_failure(", "min(1.0, 0 * reference_failure("),
         ("* K / (2 * density_sum(K)", "* K / (4 * density_sum(K)"),
         ("for q in range((n + 1) // 2)", "for q in range(n // 2)"),
+    ),
+    *mutants(
+        "guarantees/reference.py",
+        "unit/guarantees/test_by_hand.py",
+        ("math.exp(-2 * len(honest)", "math.exp(-4 * len(honest)"),
+    ),
+    *mutants(
+        "guarantees/transfer.py",
+        "unit/guarantees/test_transfer.py",
+        ("(1 / sizes - 1 / blocks.n)", "(1 / sizes + 1 / blocks.n)"),
+        ("> channel.tie_tolerance *", "> 0 * channel.tie_tolerance *"),
+        ("(by_group.std(0) / len(x) ** 0.5)", "(by_group.std(0) / 1)"),
     ),
     *mutants(
         "guarantees/credit.py",
@@ -37,7 +48,12 @@ GUARANTEES: tuple[Mutant, ...] = (
         ("k * (2 * (K - k) + 1)", "k * (2 * (K - k) - 1)"),
         ("return A_K / density_sum(K) ** 2", "return 1.15 * A_K / density_sum(K) ** 2"),
         ("root_size_sum(sizes) ** 2 / len(", "root_size_sum(sizes) / len("),
-        ("_NORMAL.cdf(t + s * d)", "_NORMAL.cdf(t - s * d)"),
+        (
+            "_NORMAL.cdf(t + s * d)",
+            "_NORMAL.cdf(t - s * d)",
+            "The same sum in another order: the grid is symmetric, Δ_{K+1−k} = −Δ_k, and so are its levels.",
+        ),
+        ("_NORMAL.cdf(t + s * d)", "_NORMAL.cdf(t + 1.1 * s * d)"),
         ("* _STEEPEST_DENSITY / 2", "* _STEEPEST_DENSITY / 4"),
     ),
     *mutants(

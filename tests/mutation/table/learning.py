@@ -50,6 +50,13 @@ LEARNING: tuple[Mutant, ...] = (
         ("upper.to(torch.int64) - lower", "upper.to(torch.int64) + lower"),
     ),
     *mutants(
+        "metrics.py",
+        "unit/test_run.py",
+        ("(scale - linear).abs()", "(scale + linear).abs()"),
+        ("+ (floor * unit) ** 2", "+ 0 * (floor * unit) ** 2"),
+        ("(u - credit_map(u, bound * unit))", "(u - credit_map(u, 2 * bound * unit))"),
+    ),
+    *mutants(
         "diagnostics.py",
         "unit/test_diagnostics.py",
         ("(2 * square / (count - 1)", "(square / (count - 1)"),

@@ -42,6 +42,12 @@ SHARPER: tuple[Mutant, ...] = (
         ("(replaced / group + 2 * error) / 2 / floor**3", "(replaced / group + 2 * error) / 2 / floor"),
     ),
     *mutants(
+        "guarantees/certificate.py",
+        "unit/guarantees/test_certificate_extremes.py",
+        (".clamp(max=FAR)", ".clamp(max=1.0)"),
+        ("sides[0] - sides[1].flip(-1)", "sides[0] + sides[1].flip(-1)"),
+    ),
+    *mutants(
         "guarantees/tolerance.py",
         "unit/guarantees/test_certificate.py",
         ("(theta - low, high - theta)", "(0 * theta, 0 * theta)"),

@@ -39,6 +39,12 @@ def test_rewards_of_a_rule_tie_blocks_and_that_is_said(generator):
     assert found.ties > 0.1
 
 
+def test_blocks_with_the_same_rewards_in_another_order_tie_whatever_their_last_bits(generator):
+    x = normal(300, 5, generator)
+    x = torch.cat([x[:, torch.randperm(5, generator=generator)] for _ in range(3)], -1)
+    assert transfer_diagnostic(x, Blocks.contiguous(15, 3)).ties == 1
+
+
 def test_skewed_rewards_in_small_blocks_miss_their_levels(generator):
     x = -(
         torch.rand(4000, 15, generator=generator, dtype=torch.float64).log() ** 2

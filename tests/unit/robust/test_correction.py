@@ -9,7 +9,7 @@ import torch
 import reference as ref
 import rovrl
 from rovrl import Blocks, RewardChannel
-from rovrl.robust.correction import composite, logistic_step, mid_indicator, quantile_grid, thresholds
+from rovrl.robust.correction import composite, hard_correction, logistic_step, mid_indicator, quantile_grid, thresholds
 from rovrl.robust.location import auxiliary
 from samples import reward_groups
 
@@ -100,3 +100,14 @@ def test_blocks_of_size_zero_do_not_count():
     with_it = composite(mid_indicator(thresholds(centers, start, nu, sizes, 9)), nu, sizes)
     without = composite(mid_indicator(thresholds(centers[:3], start, nu, sizes[:3], 9)), nu, sizes[:3])
     assert with_it == without
+
+
+def test_centers_that_differ_in_their_last_bits_tie_also_where_the_scale_is_tiny():
+    """At 1e6 a bit is 1e-10, far more than the tolerance relative to a scale of 1e-6; a tie counts for a half."""
+    sizes = torch.full((3,), 5.0, dtype=torch.float64)
+    start, scale = torch.tensor(1e6, dtype=torch.float64), torch.tensor(1e-6, dtype=torch.float64)
+    above = torch.nextafter(start, 2 * start)
+    for last in (start, above):
+        centers = torch.stack((start, start, last))
+        moved = hard_correction(centers, start, scale, sizes, num_levels=1, tie_tolerance=1e-9)
+        assert float(moved) == 0.0

@@ -1,0 +1,28 @@
+"""Wrong corrections and numbers of levels that the paper's own tables must notice, and what compares with them."""
+
+from mutation.mutant import Mutant, mutants
+
+SIMULATED = "reproduction/test_published.py::test_the_tables_of_estimators_refuse_a_wrong_correction"
+CORRECTION = "reference[first + i] = start[i] - scale[i]"
+
+PUBLISHED: tuple[Mutant, ...] = (
+    *mutants(
+        "robust/kernels/lanes.py",
+        f"{SIMULATED}[right]",
+        (CORRECTION, CORRECTION.replace("- scale", "- 0.5 * scale")),
+        (CORRECTION, CORRECTION.replace("- scale", "- 0.7 * scale")),
+        (CORRECTION, CORRECTION.replace("- scale", "- 1.4 * scale")),
+    ),
+    *mutants(
+        "paper/experiments/simulation.py",
+        f"{SIMULATED}[right]",
+        ("num_levels=9", "num_levels=3"),
+        ("num_levels=9", "num_levels=31"),
+    ),
+    *mutants(
+        "paper/experiments/sim_joint.py",
+        SIMULATED,
+        ("[[2 * mine[name]", "[[200 * mine[name]"),
+        ("[[2 * mine[name]", "[[0.2 * mine[name]"),
+    ),
+)
