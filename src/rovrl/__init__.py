@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time each name is imp
     from rovrl.robust.scale import LaggedScale
     from rovrl.rollout import ROLLOUT_CORRECTIONS, rollout_weights
     from rovrl.run import RewardRun
-    from rovrl.weight import soft_rovr
+    from rovrl.weight import soft_rovr, soft_rovr_context_parallel
 
     rovr = REFERENCES["rovr"]
 
@@ -54,6 +54,7 @@ __all__ = [
     "rollout_weights",
     "rovr",
     "soft_rovr",
+    "soft_rovr_context_parallel",
 ]
 
 _MODULES = ("audit", "baselines", "diagnostics", "guarantees", "integrations", "records", "tasks")
@@ -69,7 +70,7 @@ _HOMES = {
     "robust.scale": ("LaggedScale",),
     "rollout": ("ROLLOUT_CORRECTIONS", "rollout_weights"),
     "run": ("RewardRun",),
-    "weight": ("soft_rovr",),
+    "weight": ("soft_rovr", "soft_rovr_context_parallel"),
 }
 """Where each public name lives. `rovrl --help` and `rovrl audit` need no torch, so importing the package brings none."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.distributed as dist
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from rovrl.robust.centers import as_working
 from rovrl.robust.fused.autograd import soft_packed, soft_rows
 from rovrl.robust.soft.layout import contiguous_layout, row_unit
 from rovrl.robust.soft.packed import check_bounds, padded
+from rovrl.robust.soft.shared import ORDERS, soft_shared
 from rovrl.robust.soft.unrolled import unrolled
 
 SOLUTIONS = {"implicit": soft_rows, "unrolled": unrolled}
@@ -62,6 +64,33 @@ def soft_rovr_packed(
     return soft_rovr(*padded(log_ratios, bounds), channel)
 
 
+def soft_rovr_context_parallel(
+    log_ratios: Float[Tensor, "*seq token"],
+    mask: Bool[Tensor, "*seq token"] | None = None,
+    channel: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
+    *,
+    group: dist.ProcessGroup | None = None,
+    order: str = "contiguous",
+) -> Float[Tensor, "*seq"]:
+    """`soft_rovr` of whole responses whose tokens are split over the ranks of `group`; the same number on every rank.
+
+    Every rank of the group (None: all there are) calls it with its own tokens of the same responses, in the order of the
+    ranks; none of a response, or none at all, is fine. order="zigzag": rank r of n holds pieces r and 2n-1-r of 2n, one behind
+    the other, as load-balanced attention has it. Messages are sums per block: their size does not depend on the length.
+    Gradient: implicit, of the rank's own tokens, for a loss that every rank computes alike; without a message. First order.
+    """
+    log_ratios = _checked(log_ratios, mask)
+    RatioChannel.check(channel)
+    _check_group(log_ratios, channel, group, order)
+    shape = log_ratios.shape[:-1]
+    rows = (shape.numel(), log_ratios.shape[-1])
+    if rows[0] == 0:
+        return log_ratios.sum(-1)
+    keep = None if mask is None else mask.bool().reshape(rows)
+    with torch.autocast(log_ratios.device.type, enabled=False):
+        return soft_shared(log_ratios.reshape(rows), keep, channel, group, order).reshape(shape)
+
+
 def gspo_mean(
     log_ratios: Float[Tensor, "*seq token"], mask: Bool[Tensor, "*seq token"] | None = None
 ) -> Float[Tensor, "*seq"]:
@@ -100,3 +129,26 @@ def _checked(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
 
 def _full(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
     return torch.ones_like(log_ratios, dtype=torch.bool) if mask is None else mask.bool()
+
+
+def _check_group(log_ratios: Tensor, channel: RatioChannel, group: dist.ProcessGroup | None, order: str) -> None:
+    if not (dist.is_available() and dist.is_initialized()):
+        raise ValueError(
+            "torch.distributed is not initialised, so there are no ranks that tokens could be split over; "
+            "a process that holds whole responses calls rovrl.soft_rovr"
+        )
+    if dist.get_rank(group) < 0:
+        raise ValueError(f"rank {dist.get_rank()} does not belong to the group; only its ranks may call")
+    if channel.gradient != "implicit":
+        raise ValueError('tokens that are split over ranks need RatioChannel(gradient="implicit")')
+    if order not in ORDERS:
+        raise ValueError(f"order must be {' or '.join(ORDERS)}, not {order!r}")
+    if order == "zigzag" and log_ratios.shape[-1] % 2:
+        raise ValueError(f'order="zigzag" needs two pieces of one length, not {log_ratios.shape[-1]} tokens')
+    rows = log_ratios.shape[:-1].numel()
+    most = torch.tensor([rows, -rows], device=log_ratios.device)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
+    if most.sum() != 0:
+        raise ValueError(
+            f"every rank must hold tokens of the same responses: this one has {rows}, others {-int(most[1])} to {int(most[0])}"
+        )

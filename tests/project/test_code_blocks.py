@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ HERE = {
     ("README.md", "steps_per_generation=8"), ("README.md", "math_reward"), ("docs/own-loop.md", "ratio_channel=None"),
     ("docs/trl.md", "RoVRTrainer"), ("docs/audit.md", 'audit("outputs/run"'), ("docs/audit.md", "AuditCallback"),
     ("docs/faults.md", "rovrl.RewardChannel"), ("docs/faults.md", "rovrl.explain"), ("docs/train.md", "reward_funcs"),
+    ("docs/speed.md", "torch.compile"), ("docs/engines.md", "soft_rovr_context_parallel"),
 }  # fmt: skip
 
 
@@ -105,6 +107,27 @@ def test_the_page_on_faults_runs_and_finds_one(tmp_path):
     exec(block("docs/faults.md", "rovrl.explain"), names)
     assert names["info"].rejected.any()
     assert (rewards[names["info"].rejected] > 40).all()
+
+
+def test_the_loss_on_the_page_about_speed_is_one_graph(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))  # without a compiler for C++
+    names = {}
+    exec(block("docs/speed.md", "torch.compile"), names)
+    new = torch.zeros(3, 40, requires_grad=True)
+    names["loss"](new, torch.zeros(3, 40), torch.ones(3, 40, dtype=torch.bool), torch.ones(3)).backward()
+    assert new.grad.sum() == pytest.approx(-1.0, abs=1e-5)
+
+
+def test_the_loss_over_split_responses_runs_on_a_group_of_one(tmp_path):
+    log_ratios = torch.zeros(3, 40, requires_grad=True)
+    names = {"rovrl": rovrl, "log_ratios": log_ratios, "mask": None, "advantages": torch.ones(3)}
+    names |= {"channel": rovrl.RatioChannel(), "context_group": None}
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        exec(block("docs/engines.md", "soft_rovr_context_parallel"), names)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert log_ratios.grad.sum() == pytest.approx(-1.0, abs=1e-5)
 
 
 def test_the_pages_readers_of_records_read_what_its_writer_wrote(tmp_path, monkeypatch, capsys):

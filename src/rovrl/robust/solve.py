@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -67,25 +69,48 @@ def _prepare(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
 def _safeguarded_newton(x: Tensor, width: Tensor, mask: Tensor) -> Tensor:
     keep = mask.to(x.dtype)
     count = keep.sum(-1)
-    info = torch.finfo(x.dtype)
     empty = count == 0
     low = torch.where(empty, 0.0, torch.where(mask, x, torch.inf).amin(-1))
     high = torch.where(empty, 0.0, torch.where(mask, x, -torch.inf).amax(-1))
-    u = masked_median(x, mask)
-    done = low == high
-    for step in range(MAX_STEPS):
+
+    def sums(u: Tensor) -> tuple[Tensor, Tensor]:
         r, w = scaled_residuals(x, u, width)
-        score = (r * w * keep).sum(-1)
-        slope = (w * w * w * keep).sum(-1)
+        return (r * w * keep).sum(-1), (w * w * w * keep).sum(-1)
+
+    watched = x.device.type == "cpu"  # elsewhere looking would stall the device
+    return bracketed_root(sums, low, high, masked_median(x, mask), width, count, watched)
+
+
+def bracketed_root(
+    sums: Callable[[Tensor], tuple[Tensor, Tensor]],
+    low: Float[Tensor, "*batch"],
+    high: Float[Tensor, "*batch"],
+    start: Float[Tensor, "*batch"],
+    width: Float[Tensor, "*#batch"],
+    count: Tensor,
+    watched: bool,
+    arrived: float = 0.0,
+) -> Float[Tensor, "*batch"]:
+    """The root u in [low, high] of the score, eq:block_m; `sums(u)` gives Σ cψ and Σ c²ψ' over the `count` elements.
+
+    Newton inside a bracket that shrinks at every step. `watched`: it looks whether all are done, and then stops. A Newton step
+    of at most `arrived` widths is the last one.
+    """
+    eps = torch.finfo(low.dtype).eps
+    u, done = start, low == high
+    for step in range(MAX_STEPS):
+        score, slope = sums(u)
         low = torch.where(score > 0, u, low)
         high = torch.where(score < 0, u, high)
         newton = u + width * (score / slope)
         inside = (newton >= low) & (newton <= high)
         proposal = torch.where(inside, newton, _bisection(low, high, width, step))
-        settled = (score.abs() <= info.eps * count) | (high - low <= 2 * info.eps * (low.abs() + high.abs()))
+        settled = (score.abs() <= eps * count) | (high - low <= 2 * eps * (low.abs() + high.abs()))
+        if arrived:
+            settled = settled | (inside & ((newton - u).abs() <= arrived * width))
         u = torch.where(done | (settled & ~inside), u, proposal)
         done = done | settled
-        if x.device.type == "cpu" and bool(done.all()):  # elsewhere the check would stall the device
+        if watched and bool(done.all()):
             break
     return u
 

@@ -118,6 +118,12 @@ STATISTICS: tuple[Mutant, ...] = (
         ("unit * value, 0.0)", "value, 0.0)"),
     ),
     *mutants(
+        "robust/soft/shared.py",
+        "gradient/test_context_parallel.py",
+        ("+ part.cumsum(-1) - 1", "+ part.cumsum(-1)"),
+        ("2 * ranks - 1 - rank)", "2 * ranks - 2 - rank)"),
+    ),
+    *mutants(
         "robust/soft/unrolled.py",
         "unit/test_weight.py gradient/test_soft_rovr.py",
         ("newton = u + score_width * score", "newton = u + 0.5 * score"),
