@@ -36,7 +36,8 @@ def run(args: argparse.Namespace, default: argparse.Namespace) -> int:
         prepare(order.job, order.directory, args.resume)
     print("\n".join(preamble(orders[0].job)), flush=True)
     warm = {orders[0].job.start: starting_model(orders[0].job)}
-    print(f"training {len(orders)} runs, {min(args.workers, len(orders))} at a time, in {out}", flush=True)
+    runs = f"{len(orders)} run{'s' * (len(orders) != 1)}"
+    print(f"training {runs}, {min(args.workers, len(orders))} at a time, in {out}", flush=True)
     run_all(orders, warm, args.workers, resume=True)
     finish(out, orders, methods, args.compare)
     return 0
