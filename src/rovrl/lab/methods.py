@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, did_you_mean
 
 ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
 GUARDED = ADAPTIVE | {"faults": "reject"}
@@ -116,5 +116,6 @@ def chosen(names: str) -> list[str]:
     wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     unknown = [name for name in wanted if name not in METHODS]
     if unknown or not wanted:
-        raise RovrlError(f"--method {names!r}: choose from {', '.join(METHODS)} (several: separated by commas)")
+        near = did_you_mean(unknown[0], METHODS) if unknown else ""
+        raise RovrlError(f"--method {names!r}: choose from {', '.join(METHODS)} (several: separated by commas){near}")
     return wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -102,13 +103,19 @@ class _Pool:
             if event is None:
                 if index in busy:
                     name = busy.pop(index).directory
-                    yield {"directory": str(name), "failed": f"the worker for {name} ended; see {self.log}"}
+                    yield {"directory": str(name), "failed": f"the worker for {name} {self._end(index)}"}
                 continue
             yield event
             if "done" in event or "failed" in event:
                 del busy[index]
                 if waiting:
                     busy[index] = self._send(index, waiting.pop(), warm)
+
+    def _end(self, index: int) -> str:
+        status = self.processes[index].wait()
+        if status < 0:
+            return f"was ended by {signal.Signals(-status).name} from outside; go on with --resume"
+        return f"ended with status {status}; see {self.log}"
 
     def _send(self, index: int, order: Order, warm: Starts) -> Order:
         message = {

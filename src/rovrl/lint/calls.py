@@ -84,7 +84,7 @@ def _together(function: Function, rows: Completions, chat: bool) -> list[Any]:
     if hasattr(values, "tolist"):
         values = values.tolist()
     if not isinstance(values, list | tuple):
-        raise TypeError(f"it returned a {type(values).__name__}, not a list with one reward per completion")
+        raise TypeError(f"it returned one {type(values).__name__}, not a list with one reward per completion")
     return list(values)
 
 

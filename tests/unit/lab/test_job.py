@@ -3,12 +3,14 @@
 import argparse
 import json
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from rovrl.errors import RovrlError
-from rovrl.lab import cli, embedded, methods, worker
+from rovrl.lab import cli, embedded, methods, pool, worker
 from rovrl.lab.job import Job, finished, prepare
 from rovrl.lab.models import smollm2
 from rovrl.lab.models.cache import cached, intact
@@ -192,6 +194,7 @@ def test_resume_with_other_settings_is_refused(tmp_path):
         (["--workers", "0"], "--workers must be at least 1"),
         (["--clean", "--contaminate", "spikes"], "contradict"),
         (["--method", "ppo"], "choose from gspo"),
+        (["--method", "rovr-gsp"], "did you mean rovr-gspo"),
         (["--group", "1"], "nothing to be compared with"),
     ],
 )
@@ -220,3 +223,16 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
         pass
     with worker.only_writer(tmp_path, patience=0.0):
         pass
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL from outside; go on with --resume"),
+        ("raise SystemExit(3)", "ended with status 3; see"),
+    ],
+)
+def test_a_worker_that_ended_is_told_by_its_signal_or_status(tmp_path, code, told):
+    workers = pool._Pool(1, tmp_path)
+    workers.processes = [subprocess.Popen([sys.executable, "-c", code])]
+    assert workers._end(0).startswith(told)
