@@ -25,12 +25,17 @@ SHARPER: tuple[Mutant, ...] = (
         "unit/guarantees/test_certificate.py",
         ("halves = sorted(-(-n // 2) for", "halves = sorted(n // 2 + 1 for"),
         ("return -_median(down, r) - envelope,", "return -_median(down, r) + envelope,"),
-        ("shrink**3, 0.0).sum(-1)", "shrink**1, 0.0).sum(-1)"),
         (
             "one_sided_blocks(blocks.sizes) / (2 * density_sum(K)",
             "one_sided_blocks(blocks.sizes) / (4 * density_sum(K)",
         ),
         ("torch.where(cheapest <= r, candidates", "torch.where(cheapest < r, candidates"),
+    ),
+    *mutants(
+        "guarantees/movement.py",
+        "unit/guarantees/test_movement.py",
+        ("shrink**3, 0.0).sum(-1)", "shrink**1, 0.0).sum(-1)"),
+        ("(farthest * shrink) ** 2, 0.0).sum(-1) + m", "(farthest * shrink) ** 2, 0.0).sum(-1)"),
     ),
     *mutants(
         "guarantees/certificate.py",
@@ -39,13 +44,17 @@ SHARPER: tuple[Mutant, ...] = (
         ("(_others(least) - _largest_others(least, self.r))", "(_others(least) + _largest_others(least, self.r))"),
         ("+ top * top / G).sqrt() - now", "+ top * top / G).sqrt() + now"),
         ("stability.clamp(max=2 * min(", "stability.clamp(max=1 * min("),
+        ("sides[0] - sides[1].flip(-1)", "sides[0] + sides[1].flip(-1)"),
+    ),
+    *mutants(
+        "guarantees/certificate.py",
+        "unit/guarantees/test_by_hand.py",
         ("(replaced / group + 2 * error) / 2 / floor**3", "(replaced / group + 2 * error) / 2 / floor"),
     ),
     *mutants(
         "guarantees/certificate.py",
         "unit/guarantees/test_certificate_extremes.py",
         (".clamp(max=FAR)", ".clamp(max=1.0)"),
-        ("sides[0] - sides[1].flip(-1)", "sides[0] + sides[1].flip(-1)"),
     ),
     *mutants(
         "guarantees/tolerance.py",
