@@ -57,7 +57,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py
 
 mutate: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m mutation
+	PYTHONPATH=tests $(BIN)/python -m mutation $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0))
 
 soak: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m soak --write

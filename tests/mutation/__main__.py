@@ -1,7 +1,8 @@
 """`PYTHONPATH=tests python -m mutation`: plants every mutant of the table and says which ones the tests see.
 
-Interrupted, it goes on where it was. Exit code 1 if fewer than 95 % are killed, 2 if nothing can be said: a fragment no
-longer occurs exactly once, or the tests fail without a mutant.
+Interrupted, it goes on where it was. Exit code 1 if a survivor is not explained in the table, if fewer than 95 % of the
+whole table are killed, or if not all were tried; 2 if nothing can be said: a fragment no longer occurs exactly once, or
+the tests fail without a mutant.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from mutation.mutant import Mutant
-from mutation.results import Results, count, page, summary
+from mutation.results import Results, count, page, summary, unexplained
 from mutation.run import ROOT, SOURCE, Broken, Copy, copied
 from mutation.table import TABLE
 
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         PAGE.write_text(page(PAGE.read_text(), chosen, results))
     print("\n" + summary(chosen, results))
     killed, tried = count(chosen, results)
-    return int(tried < len(chosen) or killed < LEAST * tried)
+    too_few = len(chosen) == len(TABLE) and killed < LEAST * tried
+    return int(tried < len(chosen) or too_few or bool(unexplained(chosen, results)))
 
 
 def _run(chosen: Sequence[Mutant], results: Results, minutes: float | None, unchecked: bool) -> None:

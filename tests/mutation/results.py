@@ -76,6 +76,11 @@ def count(chosen: Sequence[Mutant], results: Results) -> tuple[int, int]:
     return words.count(KILLED), len(words) - words.count("")
 
 
+def unexplained(chosen: Sequence[Mutant], results: Results) -> list[Mutant]:
+    """The survivors of which the table does not say why no test can see them."""
+    return [mutant for mutant in chosen if _word(results, mutant) == SURVIVED and not mutant.why]
+
+
 def page(before: str, chosen: Sequence[Mutant], results: Results) -> str:
     """The page with this result in place of the one it has: the summary, and a row for every mutant."""
     rows = "\n".join(_rows(chosen, results))

@@ -6,7 +6,7 @@ import pytest
 
 from mutation.__main__ import main
 from mutation.mutant import Mutant
-from mutation.results import Results, page, summary
+from mutation.results import Results, page, summary, unexplained
 from mutation.run import KILLED, ROOT, SOURCE, SURVIVED, Broken, Verdict, copied
 from mutation.table import TABLE
 
@@ -75,6 +75,7 @@ def test_the_page_tells_the_killed_the_survivors_with_their_reason_and_those_not
     results.add(killed, Verdict(KILLED, "tests/unit/test_loss.py::test_it[1]"))
     results.add(explained, Verdict(SURVIVED))
     chosen = [killed, explained, left]
+    assert unexplained(chosen, results) == []
     assert "| loss.py | 1 | 1 | 1 |" in summary(chosen, results)
     assert "1 of 2 killed (50.0%), 1 not run." in summary(chosen, results)
     told = page("# Title\n\n## Result\n\nold", chosen, results)
@@ -83,6 +84,9 @@ def test_the_page_tells_the_killed_the_survivors_with_their_reason_and_those_not
     assert "Survived: `loss.py: b ->`. It is b." in told
     assert "| loss.py | `a` | (nothing) | killed | test_loss.py test_it |" in told
     assert "| loss.py | `c` | (nothing) | not run |  |" in told
+    results.add(left, Verdict(SURVIVED))
+    assert unexplained(chosen, results) == [left]
+    assert "Survived: `loss.py: c ->`. Not explained." in summary(chosen, results)
 
 
 @pytest.mark.parametrize(
