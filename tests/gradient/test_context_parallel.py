@@ -21,7 +21,8 @@ SCRIPT = Path(context_ranks.__file__)
 def ranks(request, tmp_path_factory):
     """What each of two or four ranks found in every case."""
     out = tmp_path_factory.mktemp(f"ranks{request.param}")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    path = os.pathsep.join([str(Path(rovrl.__file__).parents[1]), str(SCRIPT.parent)])  # the rovrl that is tested here
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": path}
     command = [sys.executable, str(SCRIPT), str(request.param), str(out)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
