@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import random
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -41,9 +42,10 @@ def rollouts(path: Path) -> None:
 
 
 def gallery(site: Path) -> None:
-    """The pages of `rovrl report` and `rovrl audit`."""
+    """The pages of `rovrl report` and `rovrl audit`, made now, and the kept one of `rovrl train`, which takes minutes."""
     place = site / "gallery"
     place.mkdir(exist_ok=True)
+    shutil.copyfile(Path(__file__).parent / "training.html", place / "training.html")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         rollouts(Path(folder) / "rollouts.jsonl")
         with contextlib.chdir(folder):  # the page names its input as it was given

@@ -16,6 +16,7 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
 ROOT = Path(__file__).parents[2]
+GALLERY = ("training", "audit", "report")
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
@@ -59,6 +60,12 @@ def test_readme_is_the_first_page_and_llms_txt_lists_every_page(site):
     assert all(f"docs/{page.name})" in listed for page in (ROOT / "docs").glob("*.md"))
 
 
+def test_every_page_of_the_gallery_is_there_and_linked(site):
+    text = (site / "gallery.html").read_text()
+    assert sorted(path.stem for path in (site / "gallery").iterdir()) == sorted(GALLERY)
+    assert [name for name in GALLERY if f'href="gallery/{name}.html"' not in text] == []
+
+
 def test_a_broken_link_is_an_error(tmp_path):
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     (tmp_path / "docs" / "adaptive.md").write_text("# Adaptive\n\n[nowhere](no-such-page.md)\n")
@@ -76,7 +83,7 @@ def test_every_page_is_in_the_menu_once():
 def test_git_keeps_what_builds_the_site():
     sources = sorted((ROOT / "docs" / "site").glob("*.*"))
     ignored = subprocess.run(["git", "check-ignore", *sources], cwd=ROOT, capture_output=True, text=True).stdout
-    assert (len(sources), ignored) == (5, "")
+    assert (len(sources), ignored) == (6, "")
 
 
 @pytest.mark.browser
@@ -93,7 +100,7 @@ def test_in_a_browser_the_site_asks_no_other_host_searches_and_fits_a_phone(site
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
         here = f"http://127.0.0.1:{server.server_port}"
-        for name in ("reference.html", "gallery/audit.html", "gallery/report.html", "index.html"):
+        for name in ("reference.html", *(f"gallery/{name}.html" for name in GALLERY), "index.html"):
             page.goto(f"{here}/{name}", wait_until="networkidle")
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
         page.set_viewport_size({"width": 1280, "height": 900})
