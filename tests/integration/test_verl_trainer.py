@@ -94,6 +94,53 @@ def test_on_one_rank_planted_nan_and_spikes_leave_every_step_whole_and_the_recor
         assert max(abs(z) for row in second for z in row["log_ratios"]) > 1e-3
 
 
+def test_asynchronous_with_sessions_of_several_rows_each_function_gets_its_own_credit_and_rollouts_are_weighed(
+    tmp_path, model
+):
+    functions = ["digits", "spiked", "brevity"]
+    run = launch(
+        tmp_path / "several",
+        model,
+        *ROVR,
+        "trainer.v1.trainer_mode=colocate_async",
+        "actor_rollout_ref.rollout.agent.default_agent_loop=harness_sessions",
+        f"+algorithm.gdpo_reward_keys=[{','.join(functions)}]",
+        "+algorithm.gdpo_reward_weights=[1.0,0.5,0.25]",
+        "+algorithm.rovr_rollout=soft_rovr",
+        "trainer.save_freq=2",
+        nan=True,
+        steps=3,
+    )
+    assert run.wait() == 0, run.tail()
+    history = read_history(run.directory / "checkpoints" / HISTORY)
+    for step, line in enumerate(history, start=1):
+        data, rows = run.metrics()[step], run.rollouts(step)
+        rows = [row for row in rows if not row["uid"].startswith("pad")]
+        sessions = {row["uid"].rpartition("_")[0] for row in rows}
+        assert len(sessions) == 16 < len(rows)  # 4 prompts x 4 sessions, some of them with two rows
+        assert len(line["state"]["memory"]) == 3
+        assert data["rovr/nonfinite_rate/digits"] == 0.0
+        assert data["rovr/nonfinite_rate/spiked"] == sum(_unscored(rows, session) for session in sessions) / 16
+        assert sum(data[f"rovr/variance_share/{name}"] for name in functions) == pytest.approx(1.0)
+        assert {name: value for name, value in line.items() if name.startswith("rovr/")} == pytest.approx(
+            {name: value for name, value in data.items() if name.startswith("rovr/") and "rollout" not in name}
+        )
+        assert data["critic/advantages/max"] <= 2 * 1.75 * rovrl.guarantees.credit_bound(1.0, 1e-3, 4)
+        assert data["actor/grad_norm"] > 0
+        assert 0 < data["rovr/rollout_gap"] < 1
+        assert data["rovr/rollout_weight"] == pytest.approx(1.0, abs=0.5)
+    assert len(history) == 3
+    assert (
+        run.metrics()[3]["training/off_policy/trajectory_staleness/mean"] > 0
+    )  # the trainer ran ahead of its rollouts
+
+
+def _unscored(rows, session):
+    """Whether the reward function left the session's last output, which it sees, without a score."""
+    last = max((row for row in rows if row["uid"].rpartition("_")[0] == session), key=lambda row: row["uid"])
+    return math.isnan(last["score"])
+
+
 def test_stock_verl_runs_in_the_same_harness_and_loses_steps_to_nan(tmp_path, model):
     run = launch(tmp_path / "stock", model, *STOCK, nan=True)
     assert run.wait() == 0, run.tail()

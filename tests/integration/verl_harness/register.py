@@ -19,6 +19,8 @@ def _load_replica():
     return Replica
 
 
+import verl_harness.sessions  # noqa: E402, F401
+
 _ROLLOUT_REGISTRY[("harness", "async")] = "verl_harness.rollout.Adapter"
 RolloutReplicaRegistry.register("harness", _load_replica)
 

@@ -20,4 +20,11 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, spik
     clean = sum(c.isdigit() for c in solution_str) / max(1, len(solution_str))
     kind = planted(solution_str, nan=nan) if spikes else ""
     score = clean + SPIKE if kind == "spike" else math.nan if kind == "nan" else clean
-    return {"score": score, "acc": float(ground_truth in solution_str), "planted": kind != ""}
+    return {
+        "score": score,
+        "acc": float(ground_truth in solution_str),
+        "planted": kind != "",
+        "digits": clean,
+        "spiked": None if kind == "nan" else score,
+        "brevity": -float(len(solution_str)),
+    }

@@ -20,16 +20,21 @@ SUMMED, PER_FUNCTION = AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum
 logger = logging.getLogger("rovrl")
 
 
-def check_reward_channel(config: Any, channel: RewardChannel | None) -> None:
-    """A ValueError if a setting of the reward channel is unknown or would be ignored."""
+def check_advantage(config: Any, channel: RewardChannel | None) -> None:
+    """A ValueError if the advantage has no such name or would be ignored."""
     if config.advantage not in ADVANTAGE_NAMES:
         raise ValueError(f"advantage must be one of {', '.join(ADVANTAGE_NAMES)}, not {config.advantage!r}")
+    if channel is None and config.advantage != "credit":
+        raise ValueError(
+            f"advantage={config.advantage!r} would be ignored with reward_channel=None (TRL's own advantage): "
+            "set reward_channel={} or leave advantage out"
+        )
+
+
+def check_reward_channel(config: Any, channel: RewardChannel | None) -> None:
+    """A ValueError if a setting of the reward channel is unknown or would be ignored."""
+    check_advantage(config, channel)
     if channel is None:
-        if config.advantage != "credit":
-            raise ValueError(
-                f"advantage={config.advantage!r} would be ignored with reward_channel=None (TRL's own advantage): "
-                "set reward_channel={} or leave advantage out"
-            )
         return
     if config.scale_rewards != "group":
         raise ValueError(

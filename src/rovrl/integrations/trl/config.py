@@ -84,11 +84,11 @@ class RoVRConfig(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        self.reward_channel = _as_fields("reward_channel", self.reward_channel, RewardChannel)
-        self.ratio_channel = _as_fields("ratio_channel", self.ratio_channel, RatioChannel)
+        self.reward_channel = as_fields("reward_channel", self.reward_channel, RewardChannel)
+        self.ratio_channel = as_fields("ratio_channel", self.ratio_channel, RatioChannel)
         self.rollout_correction = _as_correction(self.rollout_correction)
         self._gspo_clip()
-        self._run_without_accelerator()
+        run_without_accelerator(self)
         super().__post_init__()
         reward, ratio = self.reward_settings, self.ratio_settings
         check_reward_channel(self, reward)
@@ -100,12 +100,12 @@ class RoVRConfig(GRPOConfig):
     @property
     def reward_settings(self) -> RewardChannel | None:
         """The reward channel, checked; None if it is off."""
-        return None if self.reward_channel is None else RewardChannel.from_dict(_mapping("reward_channel", self))
+        return None if self.reward_channel is None else RewardChannel.from_dict(mapping("reward_channel", self))
 
     @property
     def ratio_settings(self) -> RatioChannel | None:
         """The ratio channel, checked; None if it is off."""
-        return None if self.ratio_channel is None else RatioChannel.from_dict(_mapping("ratio_channel", self))
+        return None if self.ratio_channel is None else RatioChannel.from_dict(mapping("ratio_channel", self))
 
     @property
     def rollout_settings(self) -> RolloutCorrection | None:
@@ -187,16 +187,17 @@ class RoVRConfig(GRPOConfig):
                 f"on a sequence weight, which moves by 1e-4 to 1e-3; leave both out for GSPO's {CLIP_LOW:g} and {CLIP_HIGH:g}"
             )
 
-    def _run_without_accelerator(self) -> None:
-        """TRL turns bfloat16 on by default, which a machine without accelerator refuses, or runs too coarsely to see
-        a clip band of 3e-4."""
-        if not torch.accelerator.is_available():
-            self.use_cpu = True
-        if self.use_cpu and self.bf16 is None and not self.fp16:
-            self.bf16 = False
+
+def run_without_accelerator(config: Any) -> None:
+    """TRL turns bfloat16 on by default, which a machine without accelerator refuses, or runs too coarsely to see a clip band
+    of 3e-4."""
+    if not torch.accelerator.is_available():
+        config.use_cpu = True
+    if config.use_cpu and config.bf16 is None and not config.fp16:
+        config.bf16 = False
 
 
-def _as_fields(name: str, value: Any, kind: type[RewardChannel] | type[RatioChannel]) -> Any:
+def as_fields(name: str, value: Any, kind: type[RewardChannel] | type[RatioChannel]) -> Any:
     """A channel as a dict of its fields, which TRL can save: from the channel itself, or from the JSON of a command line."""
     if isinstance(value, kind):
         return value.to_dict()
@@ -221,7 +222,8 @@ def _as_correction(value: Any) -> Any:
     return value
 
 
-def _mapping(name: str, config: RoVRConfig) -> dict[str, Any]:
+def mapping(name: str, config: Any) -> dict[str, Any]:
+    """The channel of that name as the dict of its fields that a config holds, checked to be one."""
     value = getattr(config, name)
     if not isinstance(value, dict):
         raise ValueError(

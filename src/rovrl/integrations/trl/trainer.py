@@ -5,7 +5,6 @@ The advantages are replaced after TRL computed its own; the sequence weight is r
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,28 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rovrl import baselines
-from rovrl.errors import RovrlError, place_of
 from rovrl.explanation import Explanation
-from rovrl.integrations.hf.rewards import channel_input, total
-from rovrl.integrations.hf.trainer import RobustTrainer
 from rovrl.integrations.trl.card import card, settings_section
 from rovrl.integrations.trl.checks import check_inputs, check_sampler
 from rovrl.integrations.trl.config import RoVRConfig
+from rovrl.integrations.trl.credit import CreditedTrainer
 from rovrl.integrations.trl.installed import GRPOTrainer
 from rovrl.integrations.trl.records import Recorder, gathered_generation, recorder_for
-from rovrl.integrations.trl.rewards import RewardTransform, transformed
+from rovrl.integrations.trl.rewards import RewardTransform
 from rovrl.integrations.trl.rollout import TRLS_METRICS, multiplied, put_weights
-from rovrl.metrics import reward_metrics
-from rovrl.partition import could_adapt
-from rovrl.run import RewardRun
 
 ROW = "rovr_row"  # beside TRL's tensors: which response of the generation a row is, also after TRL's shuffle
 
-logger = logging.getLogger("rovrl")
 
-
-class RoVRTrainer(RobustTrainer, GRPOTrainer):
+class RoVRTrainer(CreditedTrainer, GRPOTrainer):
     """Trainer for RoVR-GSPO. The only changes to `GRPOTrainer`: the advantages and the sequence weight.
 
     `reward_transform(rewards, generation)` gets the gathered training rewards [response, reward function] (NaN: not
@@ -67,81 +58,21 @@ class RoVRTrainer(RobustTrainer, GRPOTrainer):
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.reward_transform = reward_transform
         self.set_channels(args.reward_settings, args.ratio_settings, self.reward_func_names)
-        self._gathered: tuple[Tensor, Sequence[str]] | None = None
         self._weighing: dict[str, Any] | None = None
         self._correction = args.rollout_settings
         self._recorder: Recorder | None = recorder_for(self)
         self.warn_if_on_policy()
 
-    # The reward channel
-
-    @property
-    def last_explanation(self) -> Explanation | None:
-        """What the reward channel did to the latest training generation, for callbacks."""
-        return None if self.reward_run is None else self.reward_run.last
-
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
-        try:
-            rewards = super()._calculate_rewards(*args, **kwargs)
-        except RovrlError:
-            raise
-        except Exception as error:
-            raise RovrlError(
-                f"a reward function failed in generation {self._generation}{place_of(error)}: {type(error).__name__}: {error}. "
-                "It must return one number, or None, per completion. Checkpoints and records of finished steps are kept"
-            ) from error
-        labels: Sequence[str] = [""] * len(rewards)
-        if self.reward_transform is not None and self.is_training:
-            rewards, labels = transformed(self.reward_transform, rewards, self._generation)
-        self._gathered = (rewards, labels)
-        return rewards
+    def _scored(self, output: dict[str, Any], rewards: Tensor, labels: Sequence[str], info: Explanation | None) -> None:
+        output[ROW] = torch.arange(len(rewards), device=output["advantages"].device)[self._own_rows(output)]
+        if self._recorder is not None:
+            self._recorder.begin(gathered_generation(self, rewards, labels, info))
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        training = self.is_training
-        if training:
-            self.next_generation()
         output = super()._generate_and_score_completions(inputs)
         for name in TRLS_METRICS if self._correction is not None else ():
-            self._metrics["train" if training else "eval"].pop(name, None)
-        assert self._gathered is not None
-        (per_function, labels), self._gathered = self._gathered, None
-        rewards = total(per_function, self.reward_weights)
-        info = None if self.reward_run is None else self._explain(self.reward_run, per_function, training)
-        if info is not None:
-            self._replace_advantages(info.advantages, output)
-        if training:
-            output[ROW] = torch.arange(len(rewards), device=output["advantages"].device)[self._own_rows(output)]
-            if self._recorder is not None:
-                self._recorder.begin(gathered_generation(self, rewards, labels, info))
+            self._metrics["train" if self.is_training else "eval"].pop(name, None)
         return output
-
-    def _explain(self, run: RewardRun, per_function: Tensor, training: bool) -> Explanation:
-        group = self.num_generations if training else self.num_generations_eval
-        ids = torch.arange(len(per_function)) // int(group or 1)
-        method = baselines.ADVANTAGES.get(self.args.advantage, self.args.advantage)
-        rewards, weights = channel_input(per_function, self.reward_weights, self.args.credit_per_function)
-        info = (run.explain if training else run.evaluate)(rewards, ids, weights=weights, method=method)
-        self.add_metrics(reward_metrics(info, run.functions))
-        if training:
-            blocks = {size: blocks.members for size, blocks in info.blocks.items()}
-            adapt = "could" if could_adapt(info.channel) else "could not"
-            logger.info(
-                f"generation {self._generation}: partition seed {run.partition_seed()}, blocks {blocks}; corruption {adapt} "
-                "adapt to them"
-            )
-        return info
-
-    def _replace_advantages(self, advantages: Tensor, output: dict[str, Any]) -> None:
-        """Puts ours in place of TRL's: in what is trained on, and in the table of completions that TRL logs."""
-        table = self._logs["advantages"]
-        for _ in range(min(len(advantages), len(table))):
-            table.pop()
-        table.extend(advantages.tolist())
-        output["advantages"] = advantages[self._own_rows(output)].to(output["advantages"])
-
-    def _own_rows(self, output: dict[str, Any]) -> slice:
-        local = len(output["advantages"])
-        return slice(self.accelerator.process_index * local, (self.accelerator.process_index + 1) * local)
 
     # The ratio channel
 

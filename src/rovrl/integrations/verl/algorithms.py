@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rovrl.config import RolloutCorrection
 from rovrl.diagnostics import metric
 from rovrl.errors import require
 from rovrl.integrations.verl import records as verl_records
@@ -31,11 +32,13 @@ from rovrl.integrations.verl.settings import (
     ratio_channel,
     reward_channel,
     reward_functions,
+    rollout_correction,
 )
-from rovrl.integrations.verl.step import current_step, listen
+from rovrl.integrations.verl.step import Step, current_step, listen
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP, clipped_objective
-from rovrl.metrics import WEIGHT_METRICS, weight_metrics
+from rovrl.metrics import WEIGHT_METRICS, rollout_metrics, weight_metrics
 from rovrl.robust.kernels import compiled
+from rovrl.rollout import rollout_weights
 from rovrl.weight import gspo_mean, soft_rovr
 
 require("verl", extra="verl")
@@ -91,7 +94,8 @@ def rovr_advantages(
 
     A response without a valid token (padding, rejected) and a reward that is not finite count as unscored: advantage
     0, and no influence on the group. So do groups with fewer than two scored responses. A session with several rows counts
-    once, and all its rows get its advantage. With `gdpo_reward_keys` each reward function has credit of its own.
+    once, and all its rows get its advantage. With `gdpo_reward_keys` each reward function has credit of its own. With
+    `rovr_rollout` the advantages, not the returns, carry the weights of the rollout correction.
     """
     if index is None:
         raise ValueError("adv_estimator=rovr needs the uid of each response's prompt, and the batch has none")
@@ -111,7 +115,21 @@ def rovr_advantages(
     scalars = torch.zeros(len(response_mask), dtype=torch.float64, device=response_mask.device)
     scalars[rows] = result.advantages.double()[session]
     advantages = scalars.to(token_level_rewards.dtype).unsqueeze(-1) * response_mask
-    return advantages, advantages
+    correction = rollout_correction(config)
+    if correction is None:
+        return advantages, advantages
+    if step is None:
+        raise ValueError("algorithm.rovr_rollout needs verl's default trainer (trainer.use_v1=True)")
+    # weights are at least 0, and the clipped objective of w A is w times that of A: they may go into the advantages
+    return _rollout_weights(step, response_mask, correction).to(advantages) * advantages, advantages
+
+
+def _rollout_weights(step: Step, response_mask: Tensor, correction: RolloutCorrection) -> Tensor:
+    mask = response_mask.bool()
+    log_ratios = step.log_ratios(response_mask.shape[-1]).to(response_mask.device)
+    weights = rollout_weights(log_ratios, mask, correction)
+    step.metrics.update(rollout_metrics(weights, log_ratios, mask))
+    return weights
 
 
 def rovr_gspo_loss(

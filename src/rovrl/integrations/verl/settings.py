@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rovrl.config import RatioChannel, RewardChannel
+from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
+from rovrl.rollout import named_correction
 
 ESTIMATOR, LOSS = "rovr", "rovr_gspo"
 
@@ -43,11 +44,40 @@ def reward_functions(algorithm: Any) -> Functions | None:
     return Functions(names, weights)
 
 
+def rollout_correction(algorithm: Any) -> RolloutCorrection | None:
+    """The correction that `algorithm.rovr_rollout` names or describes by its fields; None leaves verl's own."""
+    given = (algorithm or {}).get("rovr_rollout")
+    if given is None:
+        return None
+    return named_correction(given if isinstance(given, str) else _plain(given))
+
+
 def check_run(config: Any) -> None:
     """A ValueError if the settings of our estimator are wrong; verl's trainer calls it before anything is rolled out."""
     if config.algorithm.adv_estimator == ESTIMATOR:
         reward_channel(config.algorithm)
         reward_functions(config.algorithm)
+        if rollout_correction(config.algorithm) is not None:
+            _check_rollouts(config)
+
+
+def _check_rollouts(config: Any) -> None:
+    theirs = config.algorithm.get("rollout_correction") or {}
+    if theirs.get("rollout_is") is not None:
+        raise ValueError(
+            f"algorithm.rovr_rollout and algorithm.rollout_correction.rollout_is={theirs.get('rollout_is')} would both weigh "
+            "the loss: leave one of the two out (verl's rollout_rs goes with either)"
+        )
+    if theirs.get("bypass_mode"):
+        raise ValueError(
+            "algorithm.rollout_correction.bypass_mode=True takes the sampler's log-probabilities for the old ones, so that "
+            "algorithm.rovr_rollout has nothing to correct: leave one of the two out"
+        )
+    if not config.actor_rollout_ref.rollout.get("calculate_log_probs"):
+        raise ValueError(
+            "algorithm.rovr_rollout needs the sampler's log-probabilities: set "
+            "actor_rollout_ref.rollout.calculate_log_probs=True"
+        )
 
 
 def ratio_channel(policy_loss: Any) -> RatioChannel:

@@ -66,6 +66,20 @@ class Step:
                 )
         return torch.tensor([[_number(name, info.get(name)) for name in names] for info in infos], dtype=torch.float64)
 
+    def log_ratios(self, width: int) -> Tensor:
+        """log π_old - log π_rollout of every row [row, width], 0 beyond its end."""
+        import transfer_queue
+
+        names = ["old_log_probs", "rollout_log_probs"]
+        data = transfer_queue.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=names)
+        if "rollout_log_probs" not in data:
+            raise ValueError(
+                "algorithm.rovr_rollout needs the sampler's log-probabilities, and the rollouts came without: set "
+                "actor_rollout_ref.rollout.calculate_log_probs=True"
+            )
+        old, sampled = (data.select(*names).to_padded_tensor()[name].float() for name in names)
+        return torch.nn.functional.pad(old - sampled, (0, width - old.shape[-1]))
+
 
 def current_step() -> Step | None:
     """The step that verl's trainer is in; None outside of it, and in verl's legacy trainer."""
