@@ -13,21 +13,16 @@ from typing import Any
 from rovrl.doctor.remark import Remark
 from rovrl.errors import RovrlError
 
-TESTED_VERL = ("0.9", "0.10")
-"""The real trainer passed from the first up to, not including, the second."""
 UNDECLARED = ("transfer_queue", "zmq", "msgspec", "cachetools", "uvicorn", "fastapi")
 """What verl's default trainer imports and its package does not require."""
 
 
 def installation() -> Iterator[Remark]:
     """verl's version, the packages that its trainer needs, the plugin in this process."""
-    from packaging.version import Version
+    from rovrl.integrations.verl.settings import untested
 
-    installed, (first, beyond) = version("verl"), TESTED_VERL
-    if Version(first) <= Version(installed) < Version(beyond):
-        yield Remark("ok", f"verl {installed}")
-    else:
-        yield Remark("warning", f"verl {installed} is installed; tested with {first} up to (not including) {beyond}")
+    problem = untested(version("verl"))
+    yield Remark("warning", problem) if problem else Remark("ok", f"verl {version('verl')}")
     missing = [name for name in UNDECLARED if importlib.util.find_spec(name) is None]
     if missing:
         yield Remark("problem", f"verl's trainer needs {', '.join(missing)}: pip install 'rovrl[verl]'")

@@ -14,7 +14,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: E402
 
 __all__ = ["TESTED_TRL", "GRPOConfig", "GRPOTrainer", "check_trl"]
 
-TESTED_TRL = ("1.12", "1.17")
+TESTED_TRL = ("1.8", "1.17")
 """Tested from the first up to, not including, the second."""
 
 

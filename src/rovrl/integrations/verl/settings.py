@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any, NamedTuple
+
+from packaging.version import Version
 
 from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
 from rovrl.rollout import named_correction
 
 ESTIMATOR, LOSS = "rovr", "rovr_gspo"
+TESTED_VERL = ("0.9", "0.10")
+"""The real trainer passed from the first up to, not including, the second."""
+
+logger = logging.getLogger("rovrl")
+
+
+def untested(installed: str) -> str:
+    """The sentence about a version of verl with which nothing was tested; "" for the others."""
+    first, beyond = TESTED_VERL
+    if Version(first) <= Version(installed) < Version(beyond):
+        return ""
+    return (
+        f"verl {installed} is installed, and rovrl is tested with {first} up to (not including) {beyond}: "
+        f"pip install 'verl>={first},<{beyond}'"
+    )
 
 
 def reward_channel(algorithm: Any) -> RewardChannel:
@@ -55,6 +74,9 @@ def rollout_correction(algorithm: Any) -> RolloutCorrection | None:
 def check_run(config: Any) -> None:
     """A ValueError if the settings of our estimator are wrong; verl's trainer calls it before anything is rolled out."""
     if config.algorithm.adv_estimator == ESTIMATOR:
+        problem = untested(version("verl"))
+        if problem:
+            logger.warning(problem)
         reward_channel(config.algorithm)
         reward_functions(config.algorithm)
         if rollout_correction(config.algorithm) is not None:

@@ -142,3 +142,16 @@ def test_verls_trainer_is_checked_before_it_is_built_and_announces_its_steps(int
     with pytest.raises(ValueError, match="RewardChannel has no field"):
         PPOTrainerSync(config)
     assert hasattr(PPOTrainerSync._compute_advantage, "__wrapped__")
+
+
+def test_another_version_of_verl_is_told_before_anything_is_rolled_out(integration, monkeypatch, caplog):
+    from rovrl.integrations.verl import settings
+
+    config = OmegaConf.create({"algorithm": {"adv_estimator": "rovr"}})
+    settings.check_run(config)
+    assert not caplog.records
+    monkeypatch.setattr(settings, "version", lambda name: "0.10.2")
+    settings.check_run(config)
+    assert (
+        "verl 0.10.2 is installed, and rovrl is tested with 0.9 up to (not including) 0.10: pip install" in caplog.text
+    )
