@@ -145,7 +145,7 @@ def test_a_group_too_small_for_the_declared_budget_is_told(tmp_path, caplog):
 
 
 def test_trl_outside_the_tested_range_is_refused_with_the_command_that_helps():
-    for version in ("1.11.0", "1.17.0", "2.0.0"):
+    for version in ("1.7.0", "1.17.0", "2.0.0"):
         with pytest.raises(RovrlError, match=r"pip install 'trl>=1.8,<1.17'"):
             check_trl(version)
     for version in ("1.8.0", "1.14.2", "1.16.0"):

@@ -81,7 +81,7 @@ class CreditedTrainer(RobustTrainer):
         args: Any = self.args
         group = self.num_generations if training else self.num_generations_eval
         ids = torch.arange(len(per_function)) // int(group or 1)
-        method = baselines.ADVANTAGES.get(args.advantage, args.advantage)
+        method: Any = baselines.ADVANTAGES.get(args.advantage, args.advantage)
         rewards, weights = self._rewards(per_function, output)
         info = (run.explain if training else run.evaluate)(rewards, ids, weights=weights, method=method)
         self.add_metrics(reward_metrics(info, run.functions))
