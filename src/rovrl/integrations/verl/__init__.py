@@ -1,6 +1,10 @@
 """RoVR-GSPO on verl: importing this registers the advantage estimator "rovr" and the policy loss "rovr_gspo"."""
 
-from rovrl.integrations.verl.algorithms import (
+from rovrl.errors import require
+
+require("verl", extra="verl")  # before anything of ours that needs what the extra brings
+
+from rovrl.integrations.verl.algorithms import (  # noqa: E402
     AGGREGATION,
     WIDE_CLIP,
     RoVRPolicyLossConfig,
@@ -9,7 +13,13 @@ from rovrl.integrations.verl.algorithms import (
     rovr_advantages,
     rovr_gspo_loss,
 )
-from rovrl.integrations.verl.settings import ESTIMATOR, LOSS, ratio_channel, reward_channel, reward_functions
+from rovrl.integrations.verl.settings import (  # noqa: E402
+    ESTIMATOR,
+    LOSS,
+    ratio_channel,
+    reward_channel,
+    reward_functions,
+)
 
 __all__ = [
     "AGGREGATION",
