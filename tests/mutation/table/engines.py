@@ -42,15 +42,19 @@ ENGINES: tuple[Mutant, ...] = (
         ("losses = -clipped_objective(", "losses = clipped_objective("),
         ("log_prob.float() - old_log_prob.float()", "old_log_prob.float() - log_prob.float()"),
         ("losses = losses * rollout_is_weights.float()", "losses = losses / rollout_is_weights.float()"),
-        (
-            "low = config.clip_ratio if config.clip_ratio_low is None",
-            "low = config.clip_ratio_high if config.clip_ratio_low is None",
-        ),
         (".unsqueeze(-1) * response_mask", ".unsqueeze(-1) * torch.ones_like(response_mask)"),
         ("response_mask.bool().any(-1).nonzero()", "response_mask.bool().all(-1).nonzero()"),
         ("(advantages * mask).sum(-1) / mask.sum(-1)", "(advantages * mask).sum(-1) * mask.sum(-1)"),
         ('"actor/ppo_kl": -float(', '"actor/ppo_kl": float('),
         ("token_level_rewards.double().sum(-1)", "token_level_rewards.double().mean(-1)"),
+    ),
+    *mutants(
+        "integrations/verl/algorithms.py",
+        "unit/integrations/verl/test_clip.py",
+        (
+            "low = config.clip_ratio if config.clip_ratio_low is None",
+            "low = config.clip_ratio_high if config.clip_ratio_low is None",
+        ),
     ),
     *mutants(
         "integrations/verl/step.py",
