@@ -44,7 +44,11 @@ ENGINES: tuple[Mutant, ...] = (
         ("losses = losses * rollout_is_weights.float()", "losses = losses / rollout_is_weights.float()"),
         (".unsqueeze(-1) * response_mask", ".unsqueeze(-1) * torch.ones_like(response_mask)"),
         ("response_mask.bool().any(-1).nonzero()", "response_mask.bool().all(-1).nonzero()"),
-        ("(advantages * mask).sum(-1) / mask.sum(-1)", "(advantages * mask).sum(-1) * mask.sum(-1)"),
+        (
+            "(advantages * mask).sum(-1) / mask.sum(-1)",
+            "(advantages * mask).sum(-1) * mask.sum(-1)",
+            "Only the sign of this mean is used, to tell the clipped branches apart, and a positive factor keeps it.",
+        ),
         ('"actor/ppo_kl": -float(', '"actor/ppo_kl": float('),
         ("token_level_rewards.double().sum(-1)", "token_level_rewards.double().mean(-1)"),
     ),
