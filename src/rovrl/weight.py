@@ -72,7 +72,7 @@ def soft_rovr_context_parallel(
     group: dist.ProcessGroup | None = None,
     order: str = "contiguous",
 ) -> Float[Tensor, "*seq"]:
-    """`soft_rovr` of whole responses whose tokens are split over the ranks of `group`; the same number on every rank.
+    """`soft_rovr` (eq:softrovr_ratio) of responses whose tokens are split over the ranks of `group`; the same on every rank.
 
     Every rank of the group (None: all there are) calls it with its own tokens of the same responses, in the order of the
     ranks; none of a response, or none at all, is fine. order="zigzag": rank r of n holds pieces r and 2n-1-r of 2n, one behind

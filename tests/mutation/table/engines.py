@@ -23,7 +23,7 @@ ENGINES: tuple[Mutant, ...] = (
         ("self._weighing = dict(inputs)", "self._weighing = inputs"),
     ),
     *mutants(
-        "integrations/trl/trainer.py",
+        "integrations/trl/credit.py",
         "integration/test_engines_agree.py",
         (
             "ids = torch.arange(len(per_function)) // int(group or 1)",
