@@ -18,6 +18,7 @@ REWARDS[0, 3] = 25.0  # a spike
 REWARDS[1] = 0.5  # tied
 REWARDS[2, 1:] = torch.nan  # a single score
 REWARDS[3, ::2] = torch.nan
+BREVITY = -torch.randint(1, 9, (GROUPS * GROUP,), generator=torch.Generator().manual_seed(13)).float()
 CHANNELS = {
     "paper": {},
     "lagged": {"scale_source": "lagged"},
@@ -96,6 +97,40 @@ def test_both_engines_log_the_same_numbers_about_the_same_rewards(settings, star
     assert len(of_trl) >= 8
     # the same float64 numbers, but for a mean over one generation
     assert of_trl == pytest.approx(of_verl, rel=1e-12, nan_ok=False)
+
+
+def brevity(completions, **_):
+    return BREVITY.tolist()
+
+
+def test_several_reward_functions_get_the_same_credit_in_both_engines(start, verl, tmp_path):
+    from rovrl.integrations.verl.step import Step, announced
+
+    channel = {"partition": "contiguous"}
+    trainer = tiny.trainer(
+        tmp_path, start=start, rewards=[planted, brevity], reward_weights=[1.0, 0.5], reward_channel=channel,
+        multi_objective_aggregation="normalize_then_sum", ratio_channel=None, steps_per_generation=GROUPS, max_steps=1,
+        max_completion_length=4,
+    )  # fmt: skip
+    trainer.train()
+    settings = {"gdpo_reward_keys": ["planted", "brevity"], "gdpo_reward_weights": [1.0, 0.5], "rovr": channel}
+    uids = np.repeat([f"prompt {g}" for g in range(GROUPS)], GROUP).astype(object)
+
+    class Scored(Step):
+        """A step whose reward fields are given here; in a run they come from verl's TransferQueue."""
+
+        def reward_fields(self, rows, names):
+            return torch.stack([REWARDS.flatten(), BREVITY], -1).double()[rows]
+
+    step = Scored([f"{uid}_{i}_0" for i, uid in enumerate(uids)], {})
+    with announced(step):
+        theirs, _ = verl[3].rovr_advantages(
+            torch.zeros(GROUPS * GROUP, 4), torch.ones(GROUPS * GROUP, 4), uids, OmegaConf.create(settings)
+        )
+    assert torch.equal(trainer.last_explanation.advantages.float(), theirs[:, 0])
+    of_trl = ours(trainer.state.log_history[0])
+    assert of_trl == pytest.approx(ours(step.metrics), rel=1e-12)
+    assert {"rovr/variance_share/planted", "rovr/variance_share/brevity"} <= of_trl.keys()
 
 
 def moved(scale):
