@@ -46,6 +46,7 @@ HERE = {
     ("docs/trl.md", "RoVRTrainer"), ("docs/audit.md", 'audit("outputs/run"'), ("docs/audit.md", "AuditCallback"),
     ("docs/faults.md", "rovrl.RewardChannel"), ("docs/faults.md", "rovrl.explain"), ("docs/train.md", "reward_funcs"),
     ("docs/speed.md", "torch.compile"), ("docs/engines.md", "soft_rovr_context_parallel"),
+    ("docs/trl.md", "RoVRRLOOConfig"),
 }  # fmt: skip
 
 
@@ -211,6 +212,15 @@ def test_a_trl_block_trains_a_tiny_model_as_written(page, word, tmp_path, monkey
     assert (trainer.args.ratio_channel is None) == advantages_alone
     assert trainer.args.epsilon == (0.2 if advantages_alone else 3e-4)  # GRPO's own at token level, GSPO's at the other
     assert "falls back" not in caplog.text
+
+
+def test_the_rloo_classes_of_the_page_are_trls_own_with_a_channel():
+    import trl
+
+    names = {}
+    exec(block("docs/trl.md", "RoVRRLOOConfig"), names)
+    assert issubclass(names["RoVRRLOOTrainer"], trl.RLOOTrainer)
+    assert "reward_channel" in names["RoVRRLOOConfig"].__dataclass_fields__
 
 
 def test_the_callback_of_the_page_takes_what_it_is_given():
