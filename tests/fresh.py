@@ -73,6 +73,11 @@ def link(packages: dict[str, Distribution], place: Path) -> Path:
     return place
 
 
+def clean() -> dict[str, str]:
+    """The environment's variables without those that would let a program see another rovrl."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ROVRL_"))}
+
+
 class Fresh:
     """A virtual environment in which the wheel is installed, by pip; `run` gives it the packages of one extra."""
 
@@ -81,14 +86,13 @@ class Fresh:
         venv.create(place / "env", symlinks=True, with_pip=False)
         self.python = place / "env" / "bin" / "python"
         words = ["--python", str(self.python), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-        subprocess.run([sys.executable, "-m", "pip", *words], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "pip", *words], env=clean(), check=True, capture_output=True)
 
     def run(self, extra: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         """A finished `python WORDS` that sees the wheel and what the extra ("" = none) brings."""
         packages = self.place / f"packages-{extra}"
         if not packages.exists():
             link(needed(self.wheel, extra), packages)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ROVRL_"))}
-        environment = clean | {"PYTHONPATH": str(packages), "HF_HOME": str(cwd / "hub"), "OMP_NUM_THREADS": "1"}
+        environment = clean() | {"PYTHONPATH": str(packages), "HF_HOME": str(cwd / "hub"), "OMP_NUM_THREADS": "1"}
         command = [str(self.python), *words]
         return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
