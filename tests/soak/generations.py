@@ -32,22 +32,25 @@ def run(generations: int, directory: Path, share: float = 0.3) -> dict[str, floa
     """Growth over the second half of the run, when everything has been loaded and compiled, and what was recorded."""
     gauge = Gauge()
     with running(chaotic(0, share)) as server:
-        reward = HttpReward(server.url, batch=4, timeout=0.5, pause=0.01, patience=86_400.0)  # it may be suspended
+        reward = HttpReward(server.url, batch=2, timeout=0.5, pause=0.01, patience=86_400.0)  # it may be suspended
         reward.breaker.pause = 0.05
         trainer = tiny.trainer(
             directory,
             rewards=reward,
-            max_steps=2 * generations,  # two updates for each
+            max_steps=generations,
+            steps_per_generation=1,
+            per_device_train_batch_size=8,
+            num_generations=8,
+            max_completion_length=4,
             record_dir=str(directory / "records"),
-            save_strategy="no",
             logging_steps=50,
         )
         trainer.add_callback(gauge)
         trainer.train()
-    half, tenth = generations, max(generations // 5, 1)
+    half, tenth = generations // 2, max(generations // 10, 1)
     early, late = gauge.megabytes[half : half + tenth], gauge.megabytes[-tenth:]
     return {
-        "generations": trainer.state.global_step // 2,
+        "generations": trainer.state.global_step,
         "scores asked for": reward.tally.asked,
         "none": reward.failures,
         "retries": reward.tally.retries,
