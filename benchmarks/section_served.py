@@ -92,14 +92,18 @@ def pooled(quick: bool) -> list[Row]:
     from rovrl.tasks.verify import VerifierPool
     from rovrl.tasks.verify.worker import judge
 
-    completions, golds = workload(20 if quick else 160, 8, seed=1)
-    asked = list(dict.fromkeys((final_answer(text), gold) for text, gold in zip(completions, golds, strict=True)))
+    def answers(problems: int, seed: int) -> list[tuple[str, str]]:
+        completions, golds = workload(problems, 8, seed=seed)
+        return list(dict.fromkeys((final_answer(text), gold) for text, gold in zip(completions, golds, strict=True)))
+
+    asked, others = answers(20 if quick else 160, seed=1), answers(20, seed=2)
     size = len(asked) // (2 if quick else 6)
-    judge(*asked[0])  # imports sympy
+    for pair in others:
+        judge(*pair)  # imports sympy; then it and the workers are warm, as for most of their 2,000 questions
     pairs: list[Pair] = []
     verdicts: tuple[list[bool], list[bool]] = ([], [])
     with VerifierPool(2) as pool:
-        pool.verify(asked[:2] * 2)  # starts the workers
+        pool.verify(others)
         for start in range(0, len(asked) - size + 1, size):  # fresh answers each time: both remember what they parsed
             part = asked[start : start + size]
             clock, processor = _pair(
