@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soak.parts import PARTS
+from soak.parts import PARTS, Part
 from soak.results import Results
 
 BEGIN, END = "<!-- written by `make soak` -->", "<!-- end -->"
@@ -14,12 +14,15 @@ def table(results: Results, scale: float) -> str:
     """A row for each part: what must be shown, what was found, how to run it."""
     rows = ["| must | found | `python -m soak` |", "|---|---|---|"]
     for name, part in PARTS.items():
-        found = results.of(name, part, scale)
-        verdict = (
-            "not run" if found is None else f"{'**no**' if part.missed(found) else 'yes'}: {told(part.line, found)}"
-        )
-        rows.append(f"| {part.must} | {verdict} | `{name}` |")
+        rows.append(f"| {part.must} | {_verdict(name, part, results, scale)} | `{name}` |")
     return "\n".join(rows)
+
+
+def _verdict(name: str, part: Part, results: Results, scale: float) -> str:
+    found, so_far = results.of(name, part, scale), results.so_far(name, part, scale)
+    if found is not None:
+        return f"{'**no**' if part.missed(found) else 'yes'}: {told(part.line, found)}"
+    return "not run" if so_far is None else f"not finished; so far: {told(part.line, so_far)}"
 
 
 def told(line: str, found: dict[str, float]) -> str:

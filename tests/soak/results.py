@@ -33,12 +33,23 @@ class Results:
 
     def of(self, name: str, part: Part, scale: float) -> Found | None:
         """The sums over all pieces; None while one is missing."""
+        found = self.finished(name, part, scale)
+        return _summed(found) if len(found) == len(part.pieces(scale)) else None
+
+    def so_far(self, name: str, part: Part, scale: float) -> Found | None:
+        """The sums over the pieces that have been run; None if none has."""
+        found = self.finished(name, part, scale)
+        return _summed(found) if found else None
+
+    def finished(self, name: str, part: Part, scale: float) -> list[Found]:
+        """What the pieces found that have been run."""
         found = [self.of_piece(name, part, piece, count) for piece, count in enumerate(part.pieces(scale))]
-        whole = [numbers for numbers in found if numbers is not None]
-        if len(whole) < len(found):
-            return None
-        names = dict.fromkeys(name for numbers in whole for name in numbers)
-        return {name: sum(numbers.get(name, 0) for numbers in whole) for name in names}
+        return [numbers for numbers in found if numbers is not None]
+
+
+def _summed(pieces: list[Found]) -> Found:
+    names = dict.fromkeys(name for numbers in pieces for name in numbers)
+    return {name: sum(numbers.get(name, 0) for numbers in pieces) for name in names}
 
 
 def _key(name: str, part: Part, piece: int, count: int) -> str:
