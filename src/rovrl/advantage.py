@@ -22,7 +22,7 @@ from rovrl.partition import GivenBlocks, Partitions
 from rovrl.resolved import Resolved
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.kernels import compiled_if_large
-from rovrl.robust.location import scale_source
+from rovrl.robust.settings import scale_source
 from rovrl.scales import StepScales
 
 Advantage = Callable[..., Tensor]

@@ -10,6 +10,10 @@ from typing import Any, Literal, TypeVar
 from rovrl.errors import did_you_mean
 
 ADAPTIVE = "adaptive"
+CLIP_LOW, CLIP_HIGH = 3e-4, 4e-4
+"""GSPO's band of the sequence weight: [0.9997, 1.0004]."""
+GRPO_EPSILON = 1e-6
+"""Added to GRPO's standard deviation, and under the root of the center-only variant (sec:reward_contamination)."""
 
 C = TypeVar("C", bound="_Channel")
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rovrl.config import ADAPTIVE, RewardChannel
+from rovrl.config import ADAPTIVE, GRPO_EPSILON, RewardChannel
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.fused.lanes import bounded_rows
 from rovrl.robust.kernels import takes_lanes
@@ -20,8 +20,6 @@ from rovrl.robust.location import REFERENCES, reference_parts, reference_row_by_
 from rovrl.robust.spread import spread_of_others, without_each
 from rovrl.scales import ADAPTIVE_FLOOR, ADAPTIVE_LEAST
 
-GRPO_EPSILON = 1e-6
-"""Added to GRPO's standard deviation, and under the root of the center-only variant (sec:reward_contamination)."""
 UNKNOWN_FLOOR = 1.0
 """The adaptive floor of leave-one-out where the others are all equal: nothing but the response's own reward shows a scale."""
 MAX_LOO_ELEMENTS = 1 << 24

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CLIP_LOW, CLIP_HIGH = 3e-4, 4e-4
-"""GSPO's band: [0.9997, 1.0004]."""
+from rovrl.config import CLIP_HIGH, CLIP_LOW
+
 WIDE_CLIP = 0.05
 """A sequence weight is an average over tokens and moves by 1e-4 to 1e-3: a band this wide never acts."""
 MAX_LOG_WEIGHT = 20.0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-
-import torch
+from typing import TYPE_CHECKING
 
 from rovrl.config import RewardChannel
 from rovrl.robust.blocks import Blocks, supports_budget
+
+if TYPE_CHECKING:
+    import torch
 
 Partition = tuple[Blocks, bool]
 """Blocks, and whether they are the fallback to a single one."""

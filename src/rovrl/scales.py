@@ -18,8 +18,9 @@ from rovrl.config import ADAPTIVE, RewardChannel
 from rovrl.groups import GroupIds, Rewards, as_rewards, buckets, group_codes
 from rovrl.partition import guarded
 from rovrl.robust.blocks import Blocks
-from rovrl.robust.location import SMALL_BLOCK, scale_source, whole_scale
+from rovrl.robust.location import whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
+from rovrl.robust.settings import SMALL_BLOCK, scale_source
 from rovrl.robust.spread import spread
 from rovrl.robust.units import APART, units
 

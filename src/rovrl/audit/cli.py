@@ -186,7 +186,7 @@ def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from rovrl.audit.compare import compare
+    from rovrl.audit.comparing import compare
 
     with progress_bar("audit") as progress:
         result = compare(*args.compare, progress=progress, **options_of(args))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rovrl.audit.judge.certificate import certificate
@@ -15,6 +14,7 @@ from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.findings import Evidence, findings
 from rovrl.audit.judge.questions import questions
+from rovrl.audit.judge.trained import trained_with
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
@@ -26,15 +26,9 @@ from rovrl.audit.read.repeats import check_group_size, drop_evaluation, drop_rep
 from rovrl.audit.read.rollouts import Rollouts, load
 from rovrl.audit.read.rows import STATISTICS, Columns, Notes, Reader
 from rovrl.audit.result import AuditResult
-from rovrl.baselines import ADVANTAGES as PEERS
-from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import FORMULAS, GRPO_EPSILON
+from rovrl.config import GRPO_EPSILON, RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 from rovrl.output.progress import Progress, silent
-from rovrl.partition import partition
-
-MATCH_GROUPS = 500
-TRL_EPSILON = 1e-4
 
 
 def audit(
@@ -123,14 +117,14 @@ def judge(
     if files and reader.has_tokens(files[0]):
         ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
     mixed = mixed_prompts(reader, files)
-    trained_with = reader.method or _trained_with(rollouts, table, channels)
+    method = reader.method or trained_with(rollouts, table, channels)
     by_prompt = reader.by_runs or reader.repeats
-    evidence = Evidence(rollouts, table, ratios, mixed, trained_with, by_prompt, expect, asked)
+    evidence = Evidence(rollouts, table, ratios, mixed, method, by_prompt, expect, asked)
     return AuditResult(
         path=path,
         kind=reader.name,
         files=files,
-        summary=summarise(rollouts, table, ratios, trained_with),
+        summary=summarise(rollouts, table, ratios, method),
         findings=findings(evidence, limit),
         notes=notes.all() + questions(evidence) + (server_notes(files) if isinstance(reader, RecordReader) else []),
         certificate=certificate(table, reward_channel),
@@ -169,35 +163,6 @@ def _grpo(rollouts: Rollouts, table: GroupTable) -> NDArray[np.float64]:
         residual = rollouts.reward - np.repeat(table.mean, size)
         advantage = residual / (np.repeat(table.deviation, size) + GRPO_EPSILON)
     return np.where(np.repeat(table.untied, size), np.nan_to_num(advantage), 0.0)
-
-
-def _trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, RewardChannel]) -> str | None:
-    """The estimator whose advantages the logged ones are, judged on the first untied groups of full size."""
-    if rollouts.advantage is None or not np.isfinite(rollouts.advantage).any():
-        return None
-    usable = np.flatnonzero(table.untied & (table.finite == table.size))
-    if not len(usable):
-        return None
-    size = int(np.bincount(table.size[usable]).argmax())
-    usable = usable[table.size[usable] == size][:MATCH_GROUPS]
-    rows = rollouts.start[usable][:, None] + np.arange(size)
-    rewards, logged = torch.from_numpy(rollouts.reward[rows]), rollouts.advantage[rows]
-    channel = channels.get(-1) or channels[min(channels)]
-    blocks = partition(size, channel)[0]
-    deviation = rewards.std(-1, keepdim=True)
-    candidates = {
-        "grpo": (rewards - rewards.mean(-1, keepdim=True)) / (deviation + TRL_EPSILON),
-        "dr_grpo": PEERS["dr_grpo"](rewards),
-        "rloo": PEERS["rloo"](rewards),
-        "credit": FORMULAS["credit"](rewards, blocks, channel).advantages,
-        "median_mad": PEERS["median_mad"](rewards),
-    }
-    with np.errstate(invalid="ignore"):
-        for name, advantages in candidates.items():
-            error = np.abs(advantages.numpy() - logged).max(-1) / np.maximum(np.abs(logged).max(-1), 1e-9)
-            if np.median(error) < 1e-2:  # TRL logs float32, and implementations differ in the epsilon under 1 %
-                return name
-    return "other"
 
 
 __all__ = ["audit", "audit_all", "judge"]

@@ -22,7 +22,9 @@ about the convex shape 1, the only one of Barron's family whose score is both in
 none takes a shape: nothing here holds for the redescending ones.
 """
 
-from rovrl.guarantees.certificate import credit_certificate
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from rovrl.guarantees.credit import (
     FiniteCredit,
     contrast_retention,
@@ -41,21 +43,6 @@ from rovrl.guarantees.efficiency import (
     orthogonality_remainder,
     outer_factor,
     scale_orthogonality,
-)
-from rovrl.guarantees.movement import breakdown, reference_range
-from rovrl.guarantees.policy import (
-    FlipCounts,
-    WeightError,
-    burst_ratio,
-    crossfit_weight,
-    flip_counts,
-    gradient_distortion,
-    policy_gradient,
-    policy_value,
-    ratio_flips,
-    scale_construction,
-    sign_flips,
-    weight_error,
 )
 from rovrl.guarantees.propagation import (
     Spike,
@@ -86,8 +73,28 @@ from rovrl.guarantees.sharp import (
 )
 from rovrl.guarantees.smoothing import expected_smoothing, lipschitz, smoothing, smoothing_margin
 from rovrl.guarantees.target import contamination_bias, functional_bias, m_functional, separation, third_moment_bias
-from rovrl.guarantees.tolerance import Tolerance, tolerance, tolerance_of_groups, tolerance_of_settings
-from rovrl.guarantees.transfer import TransferDiagnostic, transfer_diagnostic
+
+if (
+    TYPE_CHECKING
+):  # these need torch, which the others do without: at run time they are imported when one is first asked for
+    from rovrl.guarantees.certificate import credit_certificate
+    from rovrl.guarantees.movement import breakdown, reference_range
+    from rovrl.guarantees.policy import (
+        FlipCounts,
+        WeightError,
+        burst_ratio,
+        crossfit_weight,
+        flip_counts,
+        gradient_distortion,
+        policy_gradient,
+        policy_value,
+        ratio_flips,
+        scale_construction,
+        sign_flips,
+        weight_error,
+    )
+    from rovrl.guarantees.tolerance import Tolerance, tolerance, tolerance_of_groups, tolerance_of_settings
+    from rovrl.guarantees.transfer import TransferDiagnostic, transfer_diagnostic
 
 __all__ = [
     "FiniteCredit",
@@ -157,3 +164,34 @@ __all__ = [
     "transfer_diagnostic",
     "weight_error",
 ]
+
+_WITH_TORCH = {
+    "certificate": ("credit_certificate",),
+    "movement": ("breakdown", "reference_range"),
+    "policy": (
+        "FlipCounts",
+        "WeightError",
+        "burst_ratio",
+        "crossfit_weight",
+        "flip_counts",
+        "gradient_distortion",
+        "policy_gradient",
+        "policy_value",
+        "ratio_flips",
+        "scale_construction",
+        "sign_flips",
+        "weight_error",
+    ),
+    "tolerance": ("Tolerance", "tolerance", "tolerance_of_groups", "tolerance_of_settings"),
+    "transfer": ("TransferDiagnostic", "transfer_diagnostic"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _WITH_TORCH.items():
+        if name in names:
+            module = importlib.import_module(f"{__name__}.{home}")
+            for known in names:  # all: `tolerance` has to be the function, not the module just imported
+                globals()[known] = getattr(module, known)
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

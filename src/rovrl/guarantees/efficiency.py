@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from rovrl.guarantees.premises import block_sizes, count, finite, positive
-from rovrl.robust.correction import quantile_grid
 
 _NORMAL = NormalDist()
 _STEEPEST_DENSITY = 1 / math.sqrt(2 * math.pi * math.e)  # sup |φ'|, reached at ±1
@@ -16,11 +15,15 @@ _STEEPEST_DENSITY = 1 / math.sqrt(2 * math.pi * math.e)  # sup |φ'|, reached at
 
 def grid_offsets(num_levels: int) -> list[float]:
     """Δ_1 ... Δ_K, the standard normal quantiles at τ_k = k/(K + 1) of eq:rovr."""
+    from rovrl.robust.correction import quantile_grid  # brings torch
+
     return quantile_grid(count("num_levels", num_levels, 1)).offsets.tolist()
 
 
 def density_sum(num_levels: int) -> float:
     """D_K = Σ_k φ(Δ_k), the slope of the composite score in eq:rovr."""
+    from rovrl.robust.correction import quantile_grid  # brings torch
+
     return quantile_grid(count("num_levels", num_levels, 1)).density
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,11 @@ def progress_bar(title: str) -> Iterator[Progress]:
 @contextmanager
 def bars(stream: TextIO | None = None) -> Iterator[Any]:
     """rich's display of several bars, each task with a `note`; None where `stream` is not a terminal or rich is missing."""
+    if not (stream or sys.stderr).isatty() and not os.environ.get(
+        "FORCE_COLOR"
+    ):  # importing rich takes longer than small work
+        yield None
+        return
     try:
         rich, console = (importlib.import_module(f"rich.{name}") for name in ("progress", "console"))
     except ModuleNotFoundError:

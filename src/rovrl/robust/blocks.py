@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from operator import index
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
+
+if TYPE_CHECKING:  # partitions alone need no torch: what lies on disk is audited without it
+    import torch
+    from torch import Tensor
 
 FIXED_SEED = 0
 """Seeds a random partition when no generator is given, so that a call is a function of its arguments."""
@@ -29,9 +33,11 @@ class Blocks:
     @classmethod
     def random(cls, n: int, num_blocks: int, generator: torch.Generator | None = None) -> Blocks:
         """Balanced blocks of one uniform permutation, drawn from `generator` (None: a fixed seed), never from the data."""
-        if generator is None:
-            generator = torch.Generator().manual_seed(FIXED_SEED)
         _check_count(n, num_blocks)
+        if generator is None:
+            return cls._cut(_fixed_permutation(n), n, num_blocks)
+        import torch
+
         order = torch.randperm(n, generator=generator, device=generator.device).tolist()
         return cls._cut(order, n, num_blocks)
 
@@ -85,6 +91,8 @@ class Blocks:
 
     @cached_property
     def _table(self) -> tuple[Tensor, Tensor]:
+        import torch
+
         width = max(self.sizes)
         index = torch.tensor([[*block, *[block[0]] * (width - len(block))] for block in self._members])
         mask = torch.arange(width) < torch.tensor(self.sizes)[:, None]
@@ -100,6 +108,16 @@ def supports_budget(sizes: Sequence[int], n: int, arbitrary: int | None, replace
         return False
     enough_blocks = len(sizes) > 1 and len(sizes) >= 2 * arbitrary + 1
     return enough_blocks and min(sizes) >= 2 * replaced + 1 and sum(sizes) == n and max(sizes) - min(sizes) <= 1
+
+
+def _fixed_permutation(n: int) -> list[int]:
+    """What torch.randperm gives on the CPU under the fixed seed, without torch: Fisher and Yates with the same generator."""
+    drawn = np.random.RandomState(FIXED_SEED).randint(0, 2**32, n, dtype=np.uint32).tolist()
+    order = list(range(n))
+    for i in range(n - 1):
+        other = i + drawn[i] % (n - i)
+        order[i], order[other] = order[other], order[i]
+    return order
 
 
 def _check_count(n: int, num_blocks: int) -> None:

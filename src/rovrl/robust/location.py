@@ -14,14 +14,11 @@ from rovrl.robust.correction import hard_correction, soft_correction
 from rovrl.robust.fused.lanes import reference_rows
 from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.scale import median_of, pooled_scale
-from rovrl.robust.settings import ReferenceSettings
+from rovrl.robust.settings import ReferenceSettings, scale_source
 from rovrl.robust.solve import m_root, masked_median
 
 Reference = Callable[..., Tensor]
 """(x [..., n], blocks, channel) -> [...]."""
-
-SMALL_BLOCK = 4
-"""Below this many members a block's own sandwich scale is unstable (the paper: blocks of two or three)."""
 
 
 def mean(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
@@ -163,17 +160,6 @@ def _given_scale(x: Tensor, blocks: Blocks, channel: ReferenceSettings) -> float
         return None
     number = channel.scale_source if source == "pilot" else pooled_whole_scale(x, channel)
     return max(float(number), channel.scale_floor)
-
-
-def scale_source(blocks: Blocks, channel: ReferenceSettings) -> str:
-    """ "local", "lagged" or "pilot" for these blocks; "none" for a single block, which needs no scale."""
-    if len(blocks.sizes) == 1:
-        return "none"
-    if not isinstance(channel.scale_source, str):
-        return "pilot"
-    if channel.scale_source == "auto":
-        return "lagged" if min(blocks.sizes) < SMALL_BLOCK else "local"
-    return channel.scale_source
 
 
 def whole_scale(x: Float[Tensor, "*batch n"], channel: ReferenceSettings) -> Float[Tensor, "*batch"]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rovrl.audit.arrays import Array
+from rovrl.audit.arrow import numbers_of
 from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
 from rovrl.audit.read.tables import pa, pc
 
@@ -122,7 +123,7 @@ def _list_lengths(batch: Batch, name: str) -> Array | None:
         column = batch.batch.column(name)
         if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
             return None
-        return pc.list_value_length(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return numbers_of(pc.list_value_length(column))
     if isinstance(batch, DictBatch):
         cells = [value.get(name) for value in batch.values]
         return np.array([len(cell) if isinstance(cell, list) else np.nan for cell in cells], dtype=np.float64)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
+from rovrl.audit.arrow import numbers_of
 from rovrl.audit.describe import columns
 from rovrl.audit.describe.diversity import LETTERS, distinct_pairs
 from rovrl.audit.read.cells import Batch
@@ -182,4 +183,4 @@ def _spread_over_steps(rollouts: Rollouts) -> NDArray[np.bool_]:
 
 
 def _characters(texts: object) -> Array:
-    return pc.utf8_length(texts).cast("float64").to_numpy(zero_copy_only=False)
+    return numbers_of(pc.utf8_length(texts))

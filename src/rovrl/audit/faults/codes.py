@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rovrl.audit.arrow import text_array
 from rovrl.audit.faults.simulated import TOKENS, SimulatedRun
 from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.findings import Evidence, findings
@@ -11,7 +12,6 @@ from rovrl.audit.measure.ratios import RatioTable, weights
 from rovrl.audit.measure.statistics import group_table
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Notes
-from rovrl.audit.read.tables import pa
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.output.progress import silent
 
@@ -34,7 +34,7 @@ def codes(
         reward=reward.ravel(),
         start=np.arange(groups + 1) * size,
         step=step,
-        label=pa.array([str(k) for k in range(groups)], type=pa.large_string()),
+        label=text_array(str(k) for k in range(groups)),
         file=np.zeros(groups * size, dtype=np.int32),
         row=np.arange(groups * size),
         notes=Notes(),

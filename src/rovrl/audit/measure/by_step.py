@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Counts
+from rovrl.audit.arrays import Array, Counts
+from rovrl.audit.measure.reference import pooled, whole_scales
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.config import RewardChannel
+from rovrl.config import ADAPTIVE, RewardChannel
 from rovrl.partition import partition
-from rovrl.robust.scale import LaggedScale
-from rovrl.scales import channel_for_step, needs_scale
+from rovrl.robust.settings import scale_source
+
+DECAY = 0.9
+"""Of the moving average over the steps, as in `rovrl.LaggedScale`."""
+
+Matrix = tuple[Counts, Array]
+"""The groups of one size, and their finite rewards [group, n]."""
 
 
-def channels_by_step(rollouts: Rollouts, finite: Counts, channel: RewardChannel) -> dict[int, RewardChannel]:
+def channels_by_step(rollouts: Rollouts, matrices: list[Matrix], channel: RewardChannel) -> dict[int, RewardChannel]:
     """The settings by step; one entry under -1 if they need no scale of earlier steps."""
-    sizes = np.unique(finite[finite >= 2]).tolist()
-    if not any(needs_scale(channel, partition(n, channel)[0]) for n in sizes):
+    if ADAPTIVE in (channel.credit_bound, channel.credit_floor):
+        return _adaptive(rollouts, channel)
+    lagged = {n: _is_lagged(n, channel) for n in (rewards.shape[1] for _, rewards in matrices)}
+    if not any(lagged.values()):
         return {-1: channel}
-    lagged, channels = LaggedScale(), {}
-    group = np.repeat(np.arange(rollouts.groups), rollouts.size)
-    for step in np.unique(rollouts.step).tolist():
-        rows = rollouts.step[group] == step
-        rewards = torch.from_numpy(rollouts.reward[rows])
-        channels[step] = channel_for_step(channel, lagged, rewards, group[rows])
+    scale, small = np.zeros(rollouts.groups), np.zeros(rollouts.groups, dtype=bool)
+    for groups, rewards in matrices:
+        scale[groups] = whole_scales(rewards, channel)
+        small[groups] = lagged[rewards.shape[1]]
+    channels, running = {}, None
+    for step, groups in by_step(rollouts.step):
+        now = pooled(scale[groups])
+        known = now if running is None else running
+        if channel.scale_source == "lagged" or small[groups].any():
+            channels[step] = replace(channel, scale_source=max(known, channel.scale_floor))
+        else:
+            channels[step] = channel
+        if now > 0:
+            running = now if running is None else DECAY * running + (1 - DECAY) * now
     return channels
 
 
@@ -37,5 +53,30 @@ def sharing_settings(
     if -1 in channels:
         yield channels[-1], slice(None)
         return
-    for number in np.unique(step).tolist():
-        yield channels[number], np.flatnonzero(step == number)
+    for number, groups in by_step(step):
+        yield channels[number], groups
+
+
+def by_step(step: Counts) -> Iterator[tuple[int, Counts]]:
+    """(step, where it stands), ascending."""
+    order = np.argsort(step, kind="stable")
+    numbers, first = np.unique(step[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, first[1:]), strict=True)
+
+
+def _is_lagged(size: int, channel: RewardChannel) -> bool:
+    return scale_source(partition(size, channel)[0], channel) == "lagged"
+
+
+def _adaptive(rollouts: Rollouts, channel: RewardChannel) -> dict[int, RewardChannel]:
+    """The spread that adaptive credit is measured in has a solver of its own, which needs torch."""
+    import torch
+
+    from rovrl.robust.scale import LaggedScale
+    from rovrl.scales import channel_for_step
+
+    lagged, channels = LaggedScale(), {}
+    group = np.repeat(np.arange(rollouts.groups), rollouts.size)
+    for step, rows in by_step(rollouts.step[group]):
+        channels[step] = channel_for_step(channel, lagged, torch.from_numpy(rollouts.reward[rows]), group[rows])
+    return channels

@@ -9,8 +9,8 @@ whether the reward is wrong; and in 0/1 rewards, however rare the ones, nothing 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ MAX_REMOVED = 16
 PIECE = 4096
 
 
-class Trims(NamedTuple):
+@dataclass
+class Trims:
     """For each group and each number j of removed rewards: the least standard deviation of the n - j others.
 
     Arrays are [.., group]: one order statistic of all groups lies in one row.
@@ -41,50 +42,64 @@ class Trims(NamedTuple):
     nearest: Array
     """[j, group]: distance from the median of the nearest of the removed rewards."""
 
+    @property
+    def lowest(self) -> Array:
+        """The smallest reward of each group."""
+        return self.ordered[0]
+
+    @property
+    def highest(self) -> Array:
+        """The largest one."""
+        return self.ordered[-1]
+
 
 def trims(rewards: Array) -> Trims:
     """The least-variance windows of the ordered rewards, [group, n] with n ≥ 2; at most a quarter is removed.
 
     Windows are sums of what they hold, taken about the median: nothing cancels when one reward is 1e12.
     """
-    pieces = [_trims(rewards[k : k + PIECE]) for k in range(0, len(rewards), PIECE)]  # each fits into the cache
-    return (
-        pieces[0] if len(pieces) == 1 else Trims(*(np.concatenate(part, axis=-1) for part in zip(*pieces, strict=True)))
+    groups, n = rewards.shape
+    levels = (min(n // 4, MAX_REMOVED) + 1, groups)
+    found = Trims(
+        np.empty((n, groups)), np.empty(groups), np.empty(levels), np.zeros(levels, np.int64), np.empty(levels)
     )
-
-
-def _trims(rewards: Array) -> Trims:
-    ordered = np.ascontiguousarray(np.sort(rewards, axis=1).T)
-    n, groups = ordered.shape
-    most = min(n // 4, MAX_REMOVED)
-    middle = _median(ordered)
     with np.errstate(over="ignore", invalid="ignore"):
-        about = ordered - middle
-        square = about * about
-        first, second = about[most : n - most].sum(0), square[most : n - most].sum(0)
-        below1, below2 = _outward(about[:most][::-1]), _outward(square[:most][::-1])
-        above1, above2 = _outward(about[n - most :]), _outward(square[n - most :])
-        deviation = np.empty((most + 1, groups))
-        low = np.zeros((most + 1, groups), dtype=np.int64)
-        nearest = np.full((most + 1, groups), np.inf)
-        for removed in range(most + 1):
-            count = n - removed
-            variance = np.empty((removed + 1, groups))
-            away = np.full((removed + 1, groups), np.inf)
-            for small in range(removed + 1):
-                large = removed - small
-                total = first + below1[most - small] + above1[most - large]
-                variance[small] = second + below2[most - small] + above2[most - large] - total * total / count
-                if small:
-                    away[small] = -about[small - 1]
-                if large:
-                    np.minimum(away[small], about[n - large], out=away[small])
-            variance[np.isnan(variance)] = np.inf  # squares that overflow are not the least variance
-            low[removed] = variance.argmin(0)
-            chosen = low[removed][None]
-            deviation[removed] = np.sqrt(np.maximum(np.take_along_axis(variance, chosen, 0)[0], 0.0) / (count - 1))
-            nearest[removed] = np.take_along_axis(away, chosen, 0)[0]
-    return Trims(ordered, middle, deviation, low, nearest)
+        for first in range(0, groups, PIECE):  # each fits into the cache
+            _fill(found, rewards[first : first + PIECE], slice(first, first + PIECE))
+    return found
+
+
+def _fill(found: Trims, rewards: Array, here: slice) -> None:
+    """Writes the windows of some groups into their places."""
+    ordered = np.ascontiguousarray(np.sort(rewards, axis=1).T)
+    n, most = len(ordered), len(found.deviation) - 1
+    found.ordered[:, here], found.median[here] = ordered, _median(ordered)
+    about = ordered - found.median[here]
+    square = about * about
+    first, second = about[most : n - most].sum(0), square[most : n - most].sum(0)
+    below1, below2 = _outward(about[:most][::-1], first), _outward(square[:most][::-1], second)
+    above1, above2 = _outward(about[n - most :]), _outward(square[n - most :])
+    for removed in range(most + 1):
+        least = np.full(len(first), np.inf)
+        low, nearest = np.zeros(len(first), dtype=np.int64), np.full(len(first), np.inf)
+        for small in range(removed + 1):
+            large = removed - small
+            total = below1[most - small] + above1[most - large]
+            variance = below2[most - small] + above2[most - large] - total * total / (n - removed)
+            better = variance < least  # squares that overflow are not the least variance
+            np.copyto(least, variance, where=better)
+            np.copyto(low, small, where=better)
+            if removed:
+                np.copyto(nearest, _nearest_removed(about, small, large), where=better | (small == 0))
+        found.deviation[removed, here] = np.sqrt(np.maximum(least, 0.0) / (n - removed - 1))
+        found.low[removed, here], found.nearest[removed, here] = low, nearest
+
+
+def _nearest_removed(about: Array, small: int, large: int) -> Array:
+    """How far the nearest of the `small` lowest and the `large` highest is."""
+    if not small:
+        return about[len(about) - large]
+    return -about[small - 1] if not large else np.minimum(-about[small - 1], about[len(about) - large])
 
 
 def own_spread(trim: Trims) -> Array:
@@ -152,9 +167,9 @@ def _edges(trim: Trims, removed: NDArray[np.int64]) -> tuple[Array, Array]:
     return trim.ordered[low, groups], trim.ordered[n - 1 - (removed - low), groups]
 
 
-def _outward(tail: Array) -> list[Array]:
-    """Sums of the first 0, 1, 2, ... rows of a tail, from the middle outward."""
-    sums = [np.zeros(tail.shape[1])]
+def _outward(tail: Array, start: Array | float = 0.0) -> list[Array]:
+    """`start` plus the sums of the first 0, 1, 2, ... rows of a tail, from the middle outward."""
+    sums = [np.zeros(tail.shape[1]) + start]
     for row in tail:
         sums.append(sums[-1] + row)
     return sums

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Chunk, Notes, Reader
-from rovrl.config import RatioChannel
-from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.config import CLIP_HIGH, CLIP_LOW, RatioChannel
 from rovrl.output.progress import Progress
-from rovrl.weight import gspo_mean, soft_rovr
 
 BURST_TIMES = 20.0
 """A response's log weight counts as burst-like from this many times the run's usual size on, ..."""
@@ -102,6 +99,12 @@ def ratio_table(
 def weights(rows: list[Array], channel: RatioChannel) -> tuple[Array, Array]:
     """GSPO's mean and SoftRoVR of each row of tokens; padded together with rows of like length."""
     mean, soft = np.zeros(len(rows)), np.zeros(len(rows))
+    if not rows:
+        return mean, soft
+    import torch  # only where there are tokens: it takes seconds to import
+
+    from rovrl.weight import gspo_mean, soft_rovr
+
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     start = 0
     while start < len(order):

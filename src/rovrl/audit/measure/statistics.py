@@ -6,26 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array, Counts
 from rovrl.audit.measure import dominance
 from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
+from rovrl.audit.measure.reference import credit, references
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.config import RewardChannel
-from rovrl.credit import FORMULAS, GRPO_EPSILON
-from rovrl.diagnostics import contrast
+from rovrl.config import GRPO_EPSILON, RewardChannel
 from rovrl.output.progress import Progress
 from rovrl.partition import partition
-from rovrl.robust.location import reference_parts
 
 SIGN_TOLERANCE = 1e-9
 """In standard deviations: an advantage this near to 0 has no sign."""
 NEIGHBOURS = 64
 """Untied groups whose median spread is the usual one."""
-PIECE = 8192
-"""Groups handed to the estimators at a time: large enough for vectors, small enough for the cache."""
 
 Flags = NDArray[np.bool_]
 
@@ -96,20 +91,21 @@ def group_table(
     values, start = _finite(rollouts)
     table.finite = np.diff(start)
     table.single = table.finite < 2
-    channels = channels_by_step(rollouts, table.finite, channel)
-    trimmed = {}
-    for n, groups in _sizes(table.finite):
-        rewards = _rows(values, start, groups, n)
-        trimmed[n] = (groups, rewards, dominance.trims(rewards))
-        table.spread[groups] = dominance.own_spread(trimmed[n][2])
+    matrices = [(groups, _rows(values, start, groups, n)) for n, groups in _sizes(table.finite)]
+    channels = channels_by_step(rollouts, matrices, channel)
+    trimmed = []
+    for groups, rewards in matrices:
+        trim = dominance.trims(rewards)
+        trimmed.append(trim)
+        table.spread[groups] = dominance.own_spread(trim)
         table.signature[groups] = _signature(rewards)
     table.usual = usual_spread(table.spread)
     done = 0
-    for n, (groups, rewards, trim) in trimmed.items():
+    for (groups, rewards), trim in zip(matrices, trimmed, strict=True):
         _moments(table, groups, rewards, trim)
         for settings, part in sharing_settings(rollouts.step[groups], channels):
-            _reference(table, groups[part], rewards[part], n, settings)
-        _dominance(table, groups, rewards, trim, table.usual[groups], rollouts.step, channels)
+            _reference(table, groups[part], rewards[part], settings)
+        _dominance(table, groups, rewards, trim, rollouts.step, channels)
         _flips(table, groups, rewards)
         done += len(groups)
         progress(done, rollouts.groups, "group statistics")
@@ -136,8 +132,8 @@ def usual_spread(own: Array) -> Array:
 
 def _signature(rewards: Array) -> NDArray[np.uint64]:
     odd = np.random.default_rng(0).integers(1, 2**63, rewards.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    bits = np.ascontiguousarray(rewards + 0.0).view(np.uint64)  # + 0.0: -0.0 and 0.0 are the same reward
-    return ((bits ^ (bits >> np.uint64(31))) * odd).sum(1)
+    bits = (rewards + 0.0).view(np.uint64)  # + 0.0: -0.0 and 0.0 are the same reward
+    return np.einsum("gn,n->g", bits ^ (bits >> np.uint64(31)), odd)
 
 
 def _finite(rollouts: Rollouts) -> tuple[Array, Counts]:
@@ -167,31 +163,29 @@ def _rows(values: Array, start: Counts, groups: Counts, n: int) -> Array:
 def _moments(table: GroupTable, groups: Counts, rewards: Array, trim: dominance.Trims) -> None:
     n = rewards.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
-        table.mean[groups] = mean = (rewards / n).sum(1)  # divided first: a sum of large numbers must not overflow
-        table.deviation[groups] = _deviation(rewards - mean[:, None], n - 1)
+        mean = rewards @ np.full(n, 1 / n)  # weighted first: a sum of large numbers must not overflow
+        table.mean[groups] = np.clip(mean, trim.lowest, trim.highest)
+        table.deviation[groups] = _deviation(rewards, table.mean[groups], trim)
         table.core[groups] = dominance.core_range(trim)
-    table.lowest[groups], table.highest[groups] = trim.ordered[0], trim.ordered[-1]
+    table.lowest[groups], table.highest[groups] = trim.lowest, trim.highest
     table.median[groups] = trim.median
-    table.tied[groups] = trim.ordered[0] == trim.ordered[-1]
+    table.tied[groups] = trim.lowest == trim.highest
 
 
-def _deviation(residual: Array, freedom: int) -> Array:
-    largest = np.maximum(residual.max(1), -residual.min(1))
+def _deviation(rewards: Array, mean: Array, trim: dominance.Trims) -> Array:
+    """The sample standard deviation; squares are taken relative to the largest where they would over- or underflow."""
+    residual = rewards - mean[:, None]
+    largest = np.maximum(trim.highest - mean, mean - trim.lowest)
     safe = np.where((largest > 1e-150) & (largest < 1e150), 1.0, np.maximum(largest, np.finfo(np.float64).tiny))
-    scaled = residual if (safe == 1.0).all() else residual / safe[:, None]
-    return safe * np.sqrt(np.einsum("gn,gn->g", scaled, scaled) / freedom)
+    if not (safe == 1.0).all():
+        residual /= safe[:, None]
+    return safe * np.sqrt(np.einsum("gn,gn->g", residual, residual) / (rewards.shape[1] - 1))
 
 
-def _reference(table: GroupTable, groups: Counts, rewards: Array, n: int, channel: RewardChannel) -> None:
-    blocks, fell_back = partition(n, channel)
+def _reference(table: GroupTable, groups: Counts, rewards: Array, channel: RewardChannel) -> None:
+    blocks, fell_back = partition(rewards.shape[1], channel)
     table.fallback[groups] = fell_back
-    for piece in range(0, len(groups), PIECE):
-        part = slice(piece, piece + PIECE)
-        with torch.no_grad():
-            reference, nu = reference_parts(torch.from_numpy(np.ascontiguousarray(rewards[part])), blocks, channel)
-        table.reference[groups[part]] = reference.numpy()
-        if nu is not None:
-            table.nu[groups[part]] = nu.numpy()
+    table.reference[groups], table.nu[groups] = references(rewards, blocks, channel)
 
 
 def _dominance(
@@ -199,41 +193,41 @@ def _dominance(
     groups: Counts,
     rewards: Array,
     trim: dominance.Trims,
-    spread: Array,
     step: Counts,
     channels: dict[int, RewardChannel],
 ) -> None:
-    count, low, rest = dominance.dominating(trim, spread)
+    count, low, rest = dominance.dominating(trim, table.usual[groups])
     table.dominating[groups], table.dominating_low[groups] = count, low
-    loses = (count > 0) & (rest > 0)
-    table.lost[groups] = np.where(table.tied[groups], np.nan, 0.0)
-    table.lost_credit[groups] = table.lost[groups]
-    if not loses.any():
+    table.lost[groups] = table.lost_credit[groups] = np.where(table.tied[groups], np.nan, 0.0)
+    loses = np.flatnonzero((count > 0) & (rest > 0))
+    if not len(loses):
         return
     hit = groups[loses]
     with np.errstate(invalid="ignore"):
         kept = (rest[loses] + GRPO_EPSILON) / (table.deviation[hit] + GRPO_EPSILON)
     table.lost[hit] = 1 - np.minimum(np.nan_to_num(kept), 1.0)
     for settings, part in sharing_settings(step[hit], channels):
-        members = hit[part]
+        members, rows = hit[part], loses[part]
         table.lost_credit[members] = _lost_by_credit(
-            rewards[loses][part], count[loses][part], low[loses][part], settings
+            rewards[rows], table.reference[members], count[rows], low[rows], settings
         )
 
 
-def _lost_by_credit(rewards: Array, count: Counts, low: Counts, channel: RewardChannel) -> Array:
+def _lost_by_credit(rewards: Array, reference: Array, count: Counts, low: Counts, channel: RewardChannel) -> Array:
     """1 - C_H(credit of the whole group)/C_H(credit of the others alone), C_H over the others (rovrl.contrast)."""
     n = rewards.shape[1]
-    rank = rewards.argsort(1, kind="stable").argsort(1, kind="stable")
-    keep = (rank >= low[:, None]) & (rank < n - (count - low)[:, None])
-    whole = FORMULAS["credit"](torch.from_numpy(np.ascontiguousarray(rewards)), partition(n, channel)[0], channel)
-    after = contrast(whole.advantages, torch.from_numpy(keep)).numpy()
-    before = np.full(len(rewards), np.nan)
+    order = rewards.argsort(1, kind="stable")
+    place = np.arange(n)
+    keep = np.empty(rewards.shape, dtype=bool)
+    np.put_along_axis(keep, order, (place >= low[:, None]) & (place < n - (count - low)[:, None]), 1)
+    whole = credit(rewards, reference, channel)
+    after, before = np.empty((2, len(rewards)))
     for left in np.unique(n - count).tolist():
         rows = np.flatnonzero(n - count == left)
-        others = torch.from_numpy(rewards[rows][keep[rows]].reshape(-1, left))
-        alone = FORMULAS["credit"](others, partition(left, channel)[0], channel).advantages
-        before[rows] = contrast(alone, torch.ones_like(alone, dtype=torch.bool)).numpy()
+        others = rewards[rows][keep[rows]].reshape(-1, left)
+        alone = credit(others, references(others, partition(left, channel)[0], channel)[0], channel)
+        after[rows] = whole[rows][keep[rows]].reshape(-1, left).std(1)
+        before[rows] = alone.std(1)
     return 1 - np.minimum(after / before, 1.0)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrow import flags_of, integers_of, numbers_of, text_array
 from rovrl.errors import require
 
 pa = require("pyarrow", extra="report")
@@ -63,7 +64,7 @@ class ArrowBatch(Batch):
         column = _plain(self._column(name))
         kind = column.type
         if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-            return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            return numbers_of(column)
         return np.array([as_number(value) for value in _python(column)], dtype=np.float64)
 
     def integers(self, name: str) -> NDArray[np.int64] | None:
@@ -71,14 +72,14 @@ class ArrowBatch(Batch):
         column = _plain(self._column(name))
         if not pa.types.is_integer(column.type) or column.null_count:
             return None
-        return column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+        return integers_of(column)
 
     def texts(self, name: str) -> Any:
         """See `Batch`."""
         column = _plain(self._column(name))
         if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
             return _decodable(column)
-        return pa.array([as_text(value) for value in _python(column)], type=pa.large_string())
+        return text_array(as_text(value) for value in _python(column))
 
     def labels(self, name: str) -> Any:
         """See `Batch`."""
@@ -92,9 +93,8 @@ class ArrowBatch(Batch):
         column = _plain(self._column(name))
         kind = column.type
         if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_floating(kind.value_type):
-            flat = column.values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            offsets = column.offsets.to_numpy()
-            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            flat, offsets = numbers_of(column.values), integers_of(column.offsets)
+            valid = flags_of(column.is_valid())
             return [flat[a:z] if ok else None for a, z, ok in zip(offsets, offsets[1:], valid, strict=False)]
         return [as_numbers(value) for value in _python(column)]
 
@@ -121,7 +121,7 @@ class DictBatch(Batch):
 
     def texts(self, name: str) -> Any:
         """See `Batch`."""
-        return pa.array([as_text(value.get(name)) for value in self.values], type=pa.large_string())
+        return text_array(as_text(value.get(name)) for value in self.values)
 
     def lists(self, name: str) -> list[NDArray[np.float64] | None]:
         """See `Batch`."""
@@ -171,8 +171,9 @@ def _decodable(column: Any) -> Any:
         column.validate(full=True)
     except pa.ArrowInvalid:
         wide = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
-        texts = [None if raw is None else raw.decode("utf-8", "replace") for raw in column.cast(wide).to_pylist()]
-        return pa.array(texts, type=pa.large_string())
+        return text_array(
+            None if raw is None else raw.decode("utf-8", "replace") for raw in column.cast(wide).to_pylist()
+        )
     return column
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rovrl.audit.arrow import flags_of
 from rovrl.audit.read.rows import Notes, Reader
 from rovrl.audit.read.tables import pc
 
@@ -43,7 +44,7 @@ def _compare_prompts(chunk: Any, seen: dict, mixed: dict) -> None:
             pc.not_equal(group.slice(1), group.slice(0, len(group) - 1)),
             pc.not_equal(chunk.prompt.slice(1), chunk.prompt.slice(0, len(group) - 1)),
         )
-        changes += (np.flatnonzero(pc.fill_null(other, True).to_numpy(zero_copy_only=False)) + 1).tolist()
+        changes += (np.flatnonzero(flags_of(pc.fill_null(other, True))) + 1).tolist()
     for row in changes:
         name = (int(chunk.step[row]), chunk.group[row].as_py())
         prompt = chunk.prompt[row].as_py()

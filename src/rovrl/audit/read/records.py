@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rovrl import records
+from rovrl.audit.arrow import flag_array
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural
@@ -61,19 +61,20 @@ class RecordReader(Reader):
 
     def _chunk(self, batch: Batch, want: frozenset[str], seen: set[tuple[object, object]]) -> Chunk:
         keep = np.ones(len(batch), dtype=bool) if "tokens" in want else _first_time(batch, seen)
+        chosen = flag_array(keep)
         planted = [bool(text) for text in batch.texts("contamination").to_pylist()]
         chunk = Chunk(
             row=batch.rows[keep],
             reward=batch.numbers("reward")[keep],
             step=np.nan_to_num(batch.numbers("step"), posinf=0, neginf=0)[keep].astype(np.int64),
-            group=batch.texts("group").filter(keep),
+            group=batch.texts("group").filter(chosen),
             advantage=batch.numbers("advantage")[keep],
             planted=np.array(planted, dtype=bool)[keep],
         )
         if want & {"text", "prompt"}:
-            chunk.prompt = batch.texts("prompt").filter(keep)
+            chunk.prompt = batch.texts("prompt").filter(chosen)
         if "text" in want:
-            chunk.completion = batch.texts("completion").filter(keep)
+            chunk.completion = batch.texts("completion").filter(chosen)
         if "tokens" in want:
             chunk.log_ratios = batch.lists("log_ratios")
             chunk.clip = np.stack([batch.numbers("clip_low"), batch.numbers("clip_high")], axis=-1)
@@ -91,6 +92,8 @@ def _first_time(batch: Batch, seen: set[tuple[object, object]]) -> np.ndarray:
 
 
 def _is_record(path: Path) -> bool:
+    from rovrl import records  # with Parquet, which other dumps do not need
+
     try:
         return records.is_record_set(path)
     except ValueError:  # a damaged head whose names are not text

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrow import index_array
 from rovrl.audit.read.rollouts import Rollouts, merged
-from rovrl.audit.read.tables import check_regular, pa
+from rovrl.audit.read.tables import check_regular
 from rovrl.errors import RovrlError
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -51,7 +52,7 @@ def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
         rollouts,
         start=np.concatenate([[0], np.cumsum(pieces)]),
         step=rollouts.step[source],
-        label=rollouts.label.take(pa.array(source)),
+        label=rollouts.label.take(index_array(source)),
     )
 
 
@@ -72,7 +73,7 @@ def join_interleaved(rollouts: Rollouts) -> Rollouts:
         **{name: pick(getattr(rollouts, name)) for name in columns},
         start=np.concatenate([[0], np.cumsum(sizes)]),
         step=rollouts.step[first],
-        label=rollouts.label.take(pa.array(first)),
+        label=rollouts.label.take(index_array(first)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrow import flag_array, flags_of, index_array, integers_of, text_array
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.tables import pa, pc
 from rovrl.output.progress import Progress
@@ -60,7 +61,7 @@ class Rollouts:
             reward=self.reward[rows],
             start=np.concatenate([[0], np.cumsum(self.size[keep])]),
             step=self.step[keep],
-            label=self.label.filter(pa.array(keep)),
+            label=self.label.filter(flag_array(keep)),
             file=self.file[rows],
             row=self.row[rows],
             advantage=pick(self.advantage),
@@ -105,7 +106,7 @@ class _Gathered:
         if not len(chunk):
             return
         starts = _run_starts(chunk)
-        label = chunk.group.take(pa.array(starts)).cast(pa.large_string())
+        label = chunk.group.take(index_array(starts)).cast(pa.large_string())
         length = np.diff(np.append(starts, len(chunk)))
         step = chunk.step[starts]
         if self.by_runs and self.last == (int(step[0]), label[0].as_py()):  # a run that goes on over the chunk's edge
@@ -123,11 +124,11 @@ class _Gathered:
     def finish(self, reader: Reader, files: list[Path], notes: Notes) -> Rollouts:
         length, step = _joined(self.length, np.int64), _joined(self.step, np.int64)
         label = pa.chunked_array(self.label, type=pa.large_string()).combine_chunks()
-        label = label if isinstance(label, pa.Array) else pa.array([], type=pa.large_string())
+        label = label if isinstance(label, pa.Array) else text_array([])
         rows: dict[str, Any] = {name: self._column(name) for name in self.rows}
         if not self.by_runs:
             order, length, first = merged(step, label, length)
-            step, label = step[first], label.take(pa.array(first))
+            step, label = step[first], label.take(index_array(first))
             if order is not None:
                 rows = {name: None if column is None else column[order] for name, column in rows.items()}
         infinite = np.isinf(rows["reward"])
@@ -153,7 +154,7 @@ def merged(
     codes = label.dictionary_encode()
     if len(codes.dictionary) == len(label):  # every run is a group of its own: the usual case
         return None, length, np.arange(len(label))
-    code = codes.indices.to_numpy().astype(np.int64)
+    code = integers_of(codes.indices)
     _, rank = np.unique(step, return_inverse=True)
     _, first, inverse = np.unique(rank * (code.max() + 1) + code, return_index=True, return_inverse=True)
     position = np.empty(len(first), dtype=np.int64)
@@ -172,7 +173,7 @@ def _labelled(chunk: Chunk, notes: Notes) -> Chunk:
     if not chunk.group.null_count:
         return chunk
     keep = chunk.group.is_valid()
-    kept = keep.to_numpy(zero_copy_only=False)
+    kept = flags_of(keep)
     notes.count("no_group", "{n} rows name no group and were left out", int((~kept).sum()))
     pick = lambda column: None if column is None else column[kept]  # noqa: E731
     return Chunk(
@@ -190,10 +191,10 @@ def _run_starts(chunk: Chunk) -> NDArray[np.int64]:
     """Where the label or the step differs from the row before."""
     labels = chunk.group.indices if pa.types.is_dictionary(chunk.group.type) else chunk.group
     if pa.types.is_integer(labels.type):
-        values = labels.to_numpy()
+        values = integers_of(labels)
         change = values[1:] != values[:-1]
     else:
-        change = pc.not_equal(labels.slice(1), labels.slice(0, len(labels) - 1)).to_numpy(zero_copy_only=False)
+        change = flags_of(pc.not_equal(labels.slice(1), labels.slice(0, len(labels) - 1)))
     change = change | (chunk.step[1:] != chunk.step[:-1])
     return np.concatenate([[0], np.flatnonzero(change) + 1])
 

@@ -20,7 +20,6 @@ from rovrl.errors import RovrlError, require
 
 pa = require("pyarrow", extra="report")
 pc = require("pyarrow.compute", extra="report")
-pq = require("pyarrow.parquet", extra="report")
 
 BATCH_ROWS = 131_072
 ARRAY_LIMIT = 256 * 2**20
@@ -38,7 +37,7 @@ def columns_of(path: Path, notes: Notes) -> list[str]:
     if path.suffix.lower() == ".parquet":
         try:
             check_regular(path)
-            with pq.ParquetFile(path) as file:
+            with _opened(path) as file:
                 return list(dict.fromkeys(file.schema_arrow.names))
         except (OSError, pa.ArrowException, ValueError) as error:
             notes.tell("damaged_file", _damaged(path, error))
@@ -76,12 +75,15 @@ def refusal(path: Path) -> str:
     return f"{path} is not read: expected a .parquet, .jsonl, .jsonl.gz, .json, .csv or .tsv file"
 
 
+def _opened(path: Path) -> Any:
+    """A Parquet file, read without a memory map: one that is cut short while it is read would kill the process."""
+    return require("pyarrow.parquet", extra="report").ParquetFile(path)
+
+
 def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
     start = 0
     try:
-        with pq.ParquetFile(
-            path
-        ) as file:  # no memory map: a file that is cut short while it is read would kill the process
+        with _opened(path) as file:
             names = file.schema_arrow.names
             wanted = None if columns is None else [name for name in columns if name in names]
             _check_size(file.metadata, wanted)

@@ -13,11 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from rovrl.audit.arrow import flag_array, text_array
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.lines import ending
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural, steps
-from rovrl.audit.read.tables import batches, columns_of, pa
+from rovrl.audit.read.tables import batches, columns_of
 
 MARKS = {"input", "output", "score"}
 
@@ -61,7 +62,7 @@ class VerlReader(Reader):
     def _chunk(self, batch: Batch, number: int, notes: Notes) -> Chunk:
         reward = self.columns.reward or "score"
         if "uid" in batch.names:
-            group = pa.array([_prompt_of(uid) for uid in batch.texts("uid").to_pylist()], type=pa.large_string())
+            group = text_array(_prompt_of(uid) for uid in batch.texts("uid").to_pylist())
         else:
             notes.tell(
                 "grouped_by_prompt", "the dump has no uid: responses with the same input in one file form a group"
@@ -84,7 +85,7 @@ def _without_pads(chunk: Chunk, notes: Notes) -> Chunk:
     if not pad.any():
         return chunk
     notes.count("pad_rows", "{n} pad rows (uid pad...) were left out: they are not responses", int(pad.sum()))
-    keep = pa.array(~pad)
+    keep = flag_array(~pad)
     return Chunk(
         row=chunk.row[~pad],
         reward=chunk.reward[~pad],

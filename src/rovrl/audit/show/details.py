@@ -6,14 +6,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from rovrl.audit.measure.ratios import weights
 from rovrl.audit.read.rows import Chunk, Notes
 from rovrl.audit.show.tokens import TokenTexts
-from rovrl.config import RatioChannel
-from rovrl.loss import CLIP_HIGH, CLIP_LOW
-from rovrl.weight import token_scale
+from rovrl.config import CLIP_HIGH, CLIP_LOW, RatioChannel
 
 if TYPE_CHECKING:
     from rovrl.audit.result import AuditResult
@@ -125,6 +122,10 @@ def _finish_tokens(found: dict[int, dict[str, Any]], channel: RatioChannel) -> N
 def _unit(tokens: np.ndarray, channel: RatioChannel) -> float:
     if channel.units != "robust" or not len(tokens):
         return 1.0
+    import torch
+
+    from rovrl.weight import token_scale
+
     x = torch.from_numpy(tokens)[None]
     return float(token_scale(x, torch.ones_like(x, dtype=torch.bool), channel))
 

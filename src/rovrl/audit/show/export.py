@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rovrl.audit.judge.findings import percent
 from rovrl.audit.read.rows import Notes
-from rovrl.audit.read.tables import pa, pq
+from rovrl.audit.read.tables import pa
 from rovrl.errors import RovrlError, require
 from rovrl.output.files import replacing, write_text
 from rovrl.output.html import element, joined, table
@@ -71,7 +71,7 @@ def write_flagged(result: AuditResult, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".parquet":
             with replacing(path) as file:
-                pq.write_table(rows, file)
+                require("pyarrow.parquet", extra="report").write_table(rows, file)
         else:
             write_text(path, as_csv(rows))
     except OSError as error:

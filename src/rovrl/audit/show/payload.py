@@ -9,14 +9,12 @@ import numpy as np
 
 import rovrl
 from rovrl.audit.describe.description import Description
+from rovrl.audit.measure.reference import grid
 from rovrl.audit.show.details import cut, details
-from rovrl.config import RatioChannel, RewardChannel
-from rovrl.credit import GRPO_EPSILON
-from rovrl.loss import CLIP_HIGH, CLIP_LOW
+from rovrl.config import CLIP_HIGH, CLIP_LOW, GRPO_EPSILON, RatioChannel, RewardChannel
 from rovrl.output.files import plain
 from rovrl.partition import partition
-from rovrl.robust.correction import quantile_grid
-from rovrl.robust.location import scale_source
+from rovrl.robust.settings import scale_source
 
 if TYPE_CHECKING:
     from rovrl.audit.result import AuditResult
@@ -131,5 +129,5 @@ def _ratio_settings(channel: RatioChannel) -> dict[str, Any]:
 
 
 def _grid(num_levels: int) -> dict[str, Any]:
-    grid = quantile_grid(num_levels)
-    return {"offsets": grid.offsets.tolist(), "density": grid.density}
+    offsets, density = grid(num_levels)
+    return {"offsets": offsets.tolist(), "density": density}

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rovrl.audit.compare.differences import REPLICATES, SEED, Difference, by_prompt, paired, unpaired
-from rovrl.audit.compare.measures import LETTERS, MEASURES, prompts, values_by_group
-from rovrl.audit.compare.page import write
+from rovrl.audit.comparing.differences import REPLICATES, SEED, Difference, by_prompt, paired, unpaired
+from rovrl.audit.comparing.measures import LETTERS, MEASURES, prompts, values_by_group
+from rovrl.audit.comparing.page import write
 from rovrl.audit.result import AuditResult
 from rovrl.audit.run import audit
 from rovrl.errors import RovrlError

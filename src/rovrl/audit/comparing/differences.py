@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rovrl.audit.arrays import Array
-from rovrl.audit.compare.measures import MEASURES
+from rovrl.audit.comparing.measures import MEASURES
 from rovrl.output.intervals import TAIL, draws, limits, resampled
 
 REPLICATES = 4000

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rovrl
-from rovrl.audit.compare.differences import by_prompt
-from rovrl.audit.compare.measures import LETTERS, MEASURES, prompts, values_by_group
+from rovrl.audit.comparing.differences import by_prompt
+from rovrl.audit.comparing.measures import LETTERS, MEASURES, prompts, values_by_group
 from rovrl.audit.result import AuditResult
 from rovrl.audit.show.details import cut, details
 from rovrl.audit.show.page import render, unwritable
 from rovrl.output.files import plain, write_text
 
 if TYPE_CHECKING:
-    from rovrl.audit.compare.comparison import Comparison
+    from rovrl.audit.comparing.comparison import Comparison
 
 SCRIPTS = ("elements.js", "estimators.js", "plots.js", "compare.js")
 FORMAT = 1

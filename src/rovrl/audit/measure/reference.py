@@ -1,0 +1,133 @@
+"""The hard RoVR reference (eq:rovr) and the bounded credit of many groups in NumPy: a summary needs no torch and no compiler.
+
+To rounding the numbers of `rovrl.REFERENCES["rovr"]`. Groups stand side by side: x is [slot, group], so that every operation
+runs along groups that do not depend on each other. Estimators other than "rovr" are left to `rovrl.robust`, which needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+
+from rovrl.audit.arrays import Array
+from rovrl.audit.measure.centers import FAR, m_centers, medians, scores
+from rovrl.config import RewardChannel
+from rovrl.robust.blocks import Blocks
+from rovrl.robust.settings import scale_source
+
+PIECE = 4096
+"""Groups computed at a time: their numbers fit into the cache."""
+ULP = 4 * float(np.finfo(np.float64).eps)
+
+
+def references(rewards: Array, blocks: Blocks, channel: RewardChannel) -> tuple[Array, Array]:
+    """The references of finite rewards [group, n], and the scale ν̂ behind each (0: it needs none)."""
+    if channel.reference != "rovr":
+        return _by_torch(rewards, blocks, channel)
+    given = _given_scale(rewards, blocks, channel)
+    x = np.ascontiguousarray(rewards.T)
+    if len(blocks.sizes) == 1:
+        return m_centers(x, channel.score_width), np.zeros(len(rewards))
+    centers, scales = _by_block(x, blocks, channel, scales=given is None)
+    if given is None:
+        nu = np.clip(medians(scales), channel.scale_floor, channel.scale_cap)
+    else:
+        nu = np.full(len(rewards), min(given, channel.scale_cap))
+    reference = np.empty(len(rewards))
+    for first in range(0, len(rewards), PIECE):
+        part = slice(first, first + PIECE)
+        reference[part] = _corrected(centers[:, part], nu[part], blocks, channel)
+    return reference, nu
+
+
+def credit(rewards: Array, reference: Array, channel: RewardChannel) -> Array:
+    """χ_κ(R_i - θ̂)/{s_min² + mean_j χ_κ²(R_j - θ̂)}^½ of [group, n], eq:credit_advantage; no square overflows."""
+    bound, floor = float(channel.credit_bound), float(channel.credit_floor)
+    with np.errstate(over="ignore"):
+        u = np.clip((rewards - reference[:, None]) / bound, -FAR, FAR)
+    shaped = bound * (u / np.sqrt(1.0 + u * u))
+    largest = np.maximum(np.abs(shaped).max(1), max(1.0, floor))
+    share = shaped / largest[:, None]
+    scale = largest * np.sqrt(np.einsum("gn,gn->g", share, share) / rewards.shape[1] + (floor / largest) ** 2)
+    return shaped / scale[:, None]
+
+
+def whole_scales(rewards: Array, channel: RewardChannel) -> Array:
+    """The sandwich scale of each whole group [group, n] about its own M-center; 0 for a constant group."""
+    columns = np.ascontiguousarray(rewards.T)
+    return _sandwich(columns, m_centers(columns, channel.score_width), channel)
+
+
+def pooled(scales: Array) -> float:
+    """The median of the scales of groups with contrast; 0 if none has."""
+    return float(np.median(scales[scales > 0])) if (scales > 0).any() else 0.0
+
+
+@lru_cache(maxsize=16)
+def grid(num_levels: int) -> tuple[Array, float]:
+    """Δ_k = Φ⁻¹(k/(K+1)), antisymmetric to the last bit, and D_K = Σ φ(Δ_k)."""
+    offsets = np.array([NormalDist().inv_cdf(k / (num_levels + 1)) for k in range(1, num_levels + 1)])
+    offsets = 0.5 * (offsets - offsets[::-1])
+    return offsets, float(np.exp(-0.5 * offsets * offsets).sum() / math.sqrt(2 * math.pi))
+
+
+def _corrected(centers: Array, nu: Array, blocks: Blocks, channel: RewardChannel) -> Array:
+    """θ̂ = μ̂_0 - ν̂/(D_K W_B)·Σ_b Σ_k [J_0(μ̃_b - μ̂_0 - ν̂Δ_k/√n_b) - τ_k], with the M-centers μ̃ [block, group], eq:rovr."""
+    start = medians(centers)
+    offsets, density = grid(channel.num_levels)
+    excess = np.zeros(len(start))
+    for center, size in zip(centers, blocks.sizes, strict=True):
+        away = nu / math.sqrt(size) * offsets[:, None]
+        tie = channel.tie_tolerance * nu + ULP * (np.abs(center) + np.abs(start))
+        apart = center - start
+        excess += 0.5 * (np.count_nonzero(apart + tie < away, 0) - np.count_nonzero(apart - tie > away, 0))
+    return start - nu / (density * sum(map(math.sqrt, blocks.sizes))) * excess
+
+
+def _by_block(x: Array, blocks: Blocks, channel: RewardChannel, scales: bool) -> tuple[Array, Array]:
+    """The M-centers [block, group] and, if asked for, the sandwich scales; blocks of one size are solved together."""
+    centers, spread = np.empty((2, len(blocks.sizes), x.shape[1]))
+    for size in set(blocks.sizes):
+        these = [b for b, n in enumerate(blocks.sizes) if n == size]
+        columns = x[np.array([blocks.members[b] for b in these]).T].reshape(size, -1)
+        found = m_centers(columns, channel.score_width)
+        centers[these] = found.reshape(len(these), -1)
+        if scales:
+            spread[these] = _sandwich(columns, found, channel).reshape(len(these), -1)
+    return centers, spread
+
+
+def _sandwich(x: Array, center: Array, channel: RewardChannel) -> Array:
+    """√(mean ψ²)/(mean ψ' ∨ a_min) of x [slot, group] about its centers."""
+    width = channel.score_width
+    square, slope = np.empty((2, len(center)))
+    for first in range(0, len(center), PIECE):
+        part = slice(first, first + PIECE)
+        p, w = scores(x[:, part], center[part], width)
+        square[part] = np.einsum("sg,sg->g", p, p)
+        np.multiply(w, w, out=p)
+        slope[part] = np.einsum("sg,sg->g", p, w)
+    area = len(x) * width * width
+    return np.sqrt(square / area) / np.maximum(slope / area, channel.curvature_floor)
+
+
+def _given_scale(rewards: Array, blocks: Blocks, channel: RewardChannel) -> float | None:
+    """The ν̂ that all groups share, a pilot or their own pooled value; None where each group has its own."""
+    source = scale_source(blocks, channel)
+    if source in ("local", "none"):
+        return None
+    number = channel.scale_source if source == "pilot" else pooled(whole_scales(rewards, channel))
+    return max(float(number), channel.scale_floor)
+
+
+def _by_torch(rewards: Array, blocks: Blocks, channel: RewardChannel) -> tuple[Array, Array]:
+    import torch
+
+    from rovrl.robust.location import reference_parts
+
+    with torch.no_grad():
+        reference, nu = reference_parts(torch.from_numpy(np.ascontiguousarray(rewards)), blocks, channel)
+    return reference.numpy(), nu.numpy()
