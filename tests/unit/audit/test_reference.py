@@ -88,8 +88,8 @@ HEAVY = ("torch", "pandas", "numba", "scipy", "matplotlib", "rich", "jaxtyping")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_summary_loads_neither_torch_nor_pandas_nor_numba(tmp_path, rows, ending):
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet as pq
+    from pyarrow.csv import write_csv
 
     generator = np.random.default_rng(0)
     reward = generator.normal(size=rows) + 30 * (generator.random(rows) < 0.02)
@@ -97,7 +97,7 @@ def test_a_summary_loads_neither_torch_nor_pandas_nor_numba(tmp_path, rows, endi
     group = np.arange(rows) // (2 if rows == 4 else 11)
     names = {"step": group // 9, "group": [f"g{k}" for k in group], "reward": reward, "advantages": reward}
     table, path = pa.table(names | {"completion": ["text"] * rows}), tmp_path / f"run.{ending}"
-    (pa.csv.write_csv if ending == "csv" else pq.write_table)(table, path)
+    (write_csv if ending == "csv" else pq.write_table)(table, path)
     code = (
         "import json, sys\nfrom rovrl.cli import main\n"
         f"main(['audit', {str(path)!r}, '--no-page'])\n"

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rovrl import records
 from rovrl.audit.read.rows import Note
 from rovrl.errors import RovrlError
-from rovrl.records.schema import CALLS
 
 _OPEN = "/breaker_open"
 
@@ -31,6 +29,9 @@ def server_notes(files: Sequence[Path]) -> list[Note]:
 
 def _calls(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
     """The step of a file with the numbers of its note; nothing of a damaged one, which the audit has told already."""
+    from rovrl import records  # with Parquet, which other dumps do not need
+    from rovrl.records.schema import CALLS
+
     with suppress(RovrlError, ValueError):
         for step, notes in records.read_notes(file, report=lambda _: None):
             calls = notes.get(CALLS)
