@@ -170,7 +170,7 @@ def _dense(name: str) -> Advantage:
         given = None if name == "loo" else blocks
         partitions = Partitions(channel, generator) if given is None else GivenBlocks(channel, given)
         rows = values.reshape(-1, size)
-        ids = torch.arange(len(rows)).repeat_interleave(size)
+        ids = torch.arange(len(rows), device=rows.device).repeat_interleave(size)
         faults = find_faults(rows.flatten(), ids, len(rows)) if channel.faults == "reject" else None
         whole = size >= 2 and bool(rows.sum().isfinite()) and (faults is None or not bool(faults.rejected.any()))
         if whole:  # no gaps: no bookkeeping of groups

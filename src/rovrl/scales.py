@@ -147,20 +147,23 @@ def batch_scales(
     nothing late in training.
     """
     scales = [whole_scale(rows, channel) for rows in groups]
-    every = torch.cat(scales) if scales else torch.zeros(0)
+    every = torch.cat(scales) if scales else torch.zeros(0, device="cpu")
     scale = median_of(every[every > 0])
     if not is_adaptive(channel):
-        return Scales(scale, 0.0, [torch.ones(len(rows), dtype=torch.float64) for rows in groups])
+        return Scales(scale, 0.0, [torch.ones(len(rows), dtype=torch.float64, device="cpu") for rows in groups])
     labels, spreads = units(groups)
     base = _nearest(spreads, near) if near and len(spreads) > 1 else _common(labels, spreads)
     unit = near if near and len(spreads) > 1 and not _alike(base, near) else base
-    ratios = torch.tensor([value / unit if len(spreads) > 1 else 1.0 for value in spreads], dtype=torch.float64)
+    ratios = [value / unit if len(spreads) > 1 else 1.0 for value in spreads]
+    ratios = torch.tensor(ratios, dtype=torch.float64, device="cpu")
     return Scales(scale, base, [ratios[own] for own in labels])
 
 
 def _common(labels: Sequence[Tensor], spreads: Sequence[float]) -> float:
     """The spread of the unit that most groups have."""
-    counts = torch.bincount(torch.cat([torch.zeros(0, dtype=torch.long), *labels]), minlength=len(spreads))
+    counts = torch.bincount(
+        torch.cat([torch.zeros(0, dtype=torch.long, device="cpu"), *labels]), minlength=len(spreads)
+    )
     return spreads[int(counts.argmax())]
 
 

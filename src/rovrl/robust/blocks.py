@@ -94,8 +94,9 @@ class Blocks:
         import torch
 
         width = max(self.sizes)
-        index = torch.tensor([[*block, *[block[0]] * (width - len(block))] for block in self._members])
-        mask = torch.arange(width) < torch.tensor(self.sizes)[:, None]
+        filled = [[*block, *[block[0]] * (width - len(block))] for block in self._members]
+        index = torch.tensor(filled, device="cpu")
+        mask = torch.arange(width, device="cpu") < torch.tensor(self.sizes, device="cpu")[:, None]
         return index, mask
 
 

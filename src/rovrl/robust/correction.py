@@ -23,7 +23,7 @@ class QuantileGrid:
 @lru_cache(maxsize=64)
 def quantile_grid(num_levels: int) -> QuantileGrid:
     """The grid of eq:rovr in float64, antisymmetric to the last bit: Δ_{K+1-k} = -Δ_k."""
-    levels = torch.arange(1, num_levels + 1, dtype=torch.float64) / (num_levels + 1)
+    levels = torch.arange(1, num_levels + 1, dtype=torch.float64, device="cpu") / (num_levels + 1)
     offsets = torch.special.ndtri(levels)
     offsets = 0.5 * (offsets - offsets.flip(0))
     density = float(torch.exp(-0.5 * offsets * offsets).sum() / math.sqrt(2 * math.pi))

@@ -34,7 +34,7 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     offsets of groups. Gradient: none.
     """
     parts = [_residuals(rows.detach().double().cpu()) for rows in groups if rows.shape[-1] > 1]
-    steps = torch.cat([step for _, step in parts]) if parts else torch.zeros(0)
+    steps = torch.cat([step for _, step in parts]) if parts else torch.zeros(0, device="cpu")
     if not len(steps):
         return 0.0
     least = 0.5 * float(torch.quantile(steps, DISCRETE, interpolation="lower"))
@@ -97,9 +97,9 @@ def _stacked(groups: Sequence[Float[Tensor, "group n"]]) -> list[Stack]:
         alike = [rows for rows in left if 2 * rows.shape[-1] >= longest]
         left = left[len(alike) :]
         rows = torch.cat([torch.nn.functional.pad(rows, (0, longest - rows.shape[-1])) for rows in alike])
-        sizes = torch.cat([torch.full((len(rows),), rows.shape[-1]) for rows in alike])
-        mask = torch.arange(longest) < sizes.unsqueeze(-1)
-        group = torch.arange(len(rows)).repeat_interleave(sizes)
+        sizes = torch.cat([torch.full((len(rows),), rows.shape[-1], device=rows.device) for rows in alike])
+        mask = torch.arange(longest, device=rows.device) < sizes.unsqueeze(-1)
+        group = torch.arange(len(rows), device=rows.device).repeat_interleave(sizes)
         stacks.append(Stack(rows, mask if len(alike) > 1 else None, rows[mask].unsqueeze(-1), group))
     return stacks
 

@@ -29,7 +29,7 @@ def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, 
 
     `groups` holds one matrix of finite values for each group size. Scales with the unit. No contrast: one unit, 0.
     """
-    bulks = torch.cat([bulk(rows) for rows in groups]) if groups else torch.zeros(0)
+    bulks = torch.cat([bulk(rows) for rows in groups]) if groups else torch.zeros(0, device="cpu")
     parts = _parts(bulks)
     while len(parts) > 1:
         found = sorted((_spread(groups, part), k) for k, part in enumerate(parts))
@@ -37,13 +37,13 @@ def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, 
             (k for k in range(1, len(found)) if found[k][0] < APART * found[k - 1][0] or found[k - 1][0] == 0), None
         )
         if near is None:
-            labels = torch.zeros(len(bulks), dtype=torch.long)
+            labels = torch.zeros(len(bulks), dtype=torch.long, device=bulks.device)
             for number, (_, k) in enumerate(found):
                 labels[parts[k]] = number
             return list(labels.split([len(rows) for rows in groups])), [value for value, _ in found]
         first, second = found[near - 1][1], found[near][1]
         parts = [part for k, part in enumerate(parts) if k not in (first, second)] + [parts[first] | parts[second]]
-    return [torch.zeros(len(rows), dtype=torch.long) for rows in groups], [spread(groups)]
+    return [torch.zeros(len(rows), dtype=torch.long, device=bulks.device) for rows in groups], [spread(groups)]
 
 
 def bulk(rows: Float[Tensor, "group n"]) -> Float[Tensor, " group"]:
@@ -73,7 +73,8 @@ def _parts(bulks: Tensor) -> list[Tensor]:
     kept = [k for k, count in enumerate(counts) if count >= enough]
     if not kept:
         return [torch.ones_like(bulks, dtype=torch.bool)]
-    nearest = torch.tensor([min(kept, key=lambda k: abs(k - own)) for own in range(len(counts))])
+    closest = [min(kept, key=lambda k: abs(k - own)) for own in range(len(counts))]
+    nearest = torch.tensor(closest, device=bulks.device)
     label = torch.where(bulks.isnan(), kept[0], nearest[label])
     return [label == k for k in kept]
 

@@ -95,6 +95,7 @@ def test_a_rollout_func_is_corrected_also_where_trl_computes_no_old_log_probabil
         ({"rollout_correction": "tsi"}, "must be one of tis, tis_sequence, mis"),
         ({"rollout_correction": {"lower": 1}}, "RolloutCorrection has no field lower"),
         ({"rollout_correction": "mis", "use_vllm": True, "vllm_importance_sampling_correction": False}, "contradicts"),
+        ({"rollout_correction": "mis", "use_liger_kernel": True, "ratio_channel": None}, "use_liger_kernel=True can replace"),
         (
             {"rollout_correction": "mis", "loss_type": "vespo", "ratio_channel": None},
             "loss_type='vespo' uses token ratios of its own",

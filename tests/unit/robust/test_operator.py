@@ -182,3 +182,14 @@ def test_a_loss_compiles_before_any_kernel_was_loaded():
     """Dynamo used to follow the kernel's import into numba and fail there."""
     done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=False)
     assert done.stdout == "-1.0\n", done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("kernel", ["eager", "numba"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_gradient_of_transposed_rows_has_the_strides_that_a_graph_was_told(masked, kernel, generator):
+    x = torch.randn(50, 3, generator=generator).t()
+    mask = (torch.rand(50, 3, generator=generator) < 0.6).t() if masked else None
+    with use_kernel(kernel):
+        saved = operator(x, mask)[1:]
+        gradient = torch.ops.rovrl.soft_rovr_gradient(torch.ones(3), x, mask, None, *saved)
+    assert gradient.stride() == (50, 1)

@@ -90,6 +90,11 @@ def check_rollout_correction(config: Any, correction: RolloutCorrection | None) 
             "vllm_importance_sampling_correction=False contradicts rollout_correction: leave one of the two out (without both, "
             "TRL's own correction acts)"
         )
+    if config.use_liger_kernel:
+        raise ValueError(
+            "use_liger_kernel=True can replace the loss that rollout_correction works in: leave one of the two out (TRL: "
+            "model_init_kwargs={'use_kernels': True})"
+        )
 
 
 def check_sampler(args: Any, brings_log_probs: bool) -> None:

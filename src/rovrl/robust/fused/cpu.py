@@ -46,7 +46,7 @@ def gradient(grad: Tensor, x: Tensor, mask: Tensor | None, bounds: Tensor | None
     """grad[row]·∂value/∂element in the shape of x, from what `solve` gave: one pass over the elements."""
     elements, begin, place, length = _rows(x, bounds)
     keep = None if mask is None or bool(saved.dense.all()) else mask.contiguous().view(torch.uint8).view(-1).numpy()
-    out = torch.empty(x.shape, dtype=x.dtype)
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     flat = out.view(-1).numpy()
     arrays = [t.detach().numpy() for t in (saved.width, saved.edges, saved.coefficients, grad.double())]
 

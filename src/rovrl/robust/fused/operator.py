@@ -62,7 +62,8 @@ def gradient_operator(
     dense: Tensor,
 ) -> Tensor:
     """grad[row]·∂value/∂element in the shape of x."""
-    return compute.gradient(grad, x, mask, bounds, Saved(edges, coefficients, width, dense), _kernel(x))
+    # plain torch keeps the strides of x; a graph relies on those of `_fake_gradient`
+    return compute.gradient(grad, x, mask, bounds, Saved(edges, coefficients, width, dense), _kernel(x)).contiguous()
 
 
 def _kernel(x: Tensor) -> str:
