@@ -168,9 +168,10 @@ def _follow(args: argparse.Namespace) -> int:
 
 
 def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Every run below the path on its own: an index in the terminal, a page each; the worst status."""
+    """Every run below the path on its own: an index in the terminal and as a page, a page each; the worst status."""
     from rovrl.audit.result import AuditResult
     from rovrl.audit.run import audit_all
+    from rovrl.audit.show.index import write_index
     from rovrl.audit.show.summary import index
 
     results = audit_all(args.path, **options)
@@ -179,9 +180,10 @@ def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
         print(json.dumps({name: result.to_dict(args.groups) for name, result in good.items()}, allow_nan=False))
     print(visible(index(args.path, results)), file=sys.stderr if args.json else sys.stdout)
     if not args.no_page and not (args.json and args.out is None):
+        place = Path(args.out or _beside(args.path))
         for name, result in good.items():
-            result.write(Path(args.out or _beside(args.path)) / name, args.groups)
-        print(f"\nPages: {args.out or _beside(args.path)}/*/audit.html", file=sys.stderr if args.json else sys.stdout)
+            result.write(place / name, args.groups)
+        print(f"\nPage: {write_index(args.path, results, place)}", file=sys.stderr if args.json else sys.stdout)
     return max((result.status for result in good.values()), default=2)
 
 

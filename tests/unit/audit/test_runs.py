@@ -1,6 +1,7 @@
 """What lies at a path is told apart: runs, epochs, evaluations, reward functions, groups; what means nothing is refused."""
 
 import json
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +54,20 @@ def test_runs_side_by_side_are_audited_apart(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "2 runs, each by itself" in shown
     assert (tmp_path / "pages" / "rovr-gspo-seed1" / "audit.html").exists()
+
+
+def test_several_runs_have_an_index_page_with_the_worst_first(tmp_path, capsys):
+    clean, spiked = (audit_dumps.rewards(192, 16, spikes=rate) for rate in (0.0, 0.1))
+    audit_dumps.records(tmp_path / "a-clean" / "records", clean)
+    audit_dumps.records(tmp_path / "<b>" / "records", spiked)
+    assert main(["audit", str(tmp_path), "--out", str(tmp_path / "pages")]) == 1
+    assert str(tmp_path / "pages" / "index.html") in capsys.readouterr().out
+    page = (tmp_path / "pages" / "index.html").read_text()
+    assert page.index("&lt;b&gt;") < page.index("a-clean")
+    assert "<b>" not in page
+    for link in ("%3Cb%3E/audit.html", "a-clean/audit.html"):
+        assert f'href="{link}"' in page
+        assert (tmp_path / "pages" / unquote(link)).exists()
 
 
 def test_verls_training_and_validation_are_two_runs(tmp_path):
