@@ -1,6 +1,6 @@
 """The outer map of SoftRoVR for CUDA in Triton, one program per row; the same formulas as outer.py (eq:softrovr_ratio)."""
 
-# pyright: reportMissingImports=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

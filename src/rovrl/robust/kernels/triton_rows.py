@@ -4,7 +4,7 @@ All arithmetic is in double, so that one solver takes any data; nothing is read 
 interpreter (TRITON_INTERPRET=1) against the eager path; no GPU has run it yet.
 """
 
-# pyright: reportMissingImports=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
