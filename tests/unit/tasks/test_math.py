@@ -122,6 +122,11 @@ def test_each_different_answer_is_judged_once_and_every_response_is_reported():
     assert sum(reported) == 4
 
 
+def test_a_problem_without_an_answer_is_not_scored():
+    """0 would say that the response is wrong."""
+    assert math.math_reward(completions=[r"\boxed{3}"] * 2, answer=[None, "3"]) == [None, 1.0]
+
+
 def test_trl_and_verl_call_the_same_score():
     conversation = [[{"role": "assistant", "content": r"\boxed{0.5}"}]]
     assert math.math_reward(prompts=["?"], completions=conversation, answer=["1/2"], level=[3]) == [1.0]
