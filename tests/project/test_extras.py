@@ -28,10 +28,20 @@ COMMANDS = {
 IMPORTS = {
     "rovrl.integrations.trl": "train",
     "rovrl.integrations.verl": "verl",
-    "rovrl.audit": "report",
     "rovrl.records": "train",
 }
-LIGHT = ("baselines", "guarantees", "faults", "diagnostics", "tasks", "tasks.math", "tasks.toolcall", "paper", "stress")
+LIGHT = (
+    "audit",
+    "baselines",
+    "guarantees",
+    "faults",
+    "diagnostics",
+    "tasks",
+    "tasks.math",
+    "tasks.toolcall",
+    "paper",
+    "stress",
+)
 SCRIPT = f"""
 import contextlib, importlib, io, json, sys
 from importlib.machinery import PathFinder

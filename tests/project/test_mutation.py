@@ -12,8 +12,8 @@ from mutation.table import TABLE
 
 LOSS_TESTS = ("tests/unit/test_loss.py::test_the_default_band_is_gspos",)
 CHEAP = {
-    Mutant("loss.py", "CLIP_LOW, CLIP_HIGH = 3e-4, 4e-4", "CLIP_LOW, CLIP_HIGH = 4e-4, 3e-4", LOSS_TESTS): KILLED,
-    Mutant("loss.py", "4e-4\n", "5e-4\n", LOSS_TESTS): KILLED,
+    Mutant("config.py", "CLIP_LOW, CLIP_HIGH = 3e-4, 4e-4", "CLIP_LOW, CLIP_HIGH = 4e-4, 3e-4", LOSS_TESTS): KILLED,
+    Mutant("config.py", "4e-4\n", "5e-4\n", LOSS_TESTS): KILLED,
     Mutant("loss.py", "WIDE_CLIP = 0.05", "WIDE_CLIP = 0.06", LOSS_TESTS): SURVIVED,
 }
 

@@ -19,6 +19,7 @@ UNDECLARED = ("transfer_queue", "zmq", "msgspec", "cachetools", "uvicorn", "fast
 
 def installation() -> Iterator[Remark]:
     """verl's version, the packages that its trainer needs, the plugin in this process."""
+    plugin = _plugin()  # first: what is imported next registers both names by itself
     from rovrl.integrations.verl.settings import untested
 
     problem = untested(version("verl"))
@@ -26,7 +27,7 @@ def installation() -> Iterator[Remark]:
     missing = [name for name in UNDECLARED if importlib.util.find_spec(name) is None]
     if missing:
         yield Remark("problem", f"verl's trainer needs {', '.join(missing)}: pip install 'rovrl[verl]'")
-    yield _plugin()
+    yield plugin
     from rovrl.integrations.verl.compat import trl_lacks_value_head
 
     if trl_lacks_value_head():

@@ -61,7 +61,7 @@ class Job:
             raise RovrlError(f"reward {self.reward!r} is not known; choose one of {', '.join(KINDS)}")
         if METHODS[self.method].recomputes and self.rollout is None:
             raise RovrlError(
-                f"method {self.method} is for responses of a copy in another precision: add --rollout bfloat16 or int8"
+                f"method {self.method} is for responses of a copy in another precision: add --rollout bfloat16, int8 or int4"
             )
         for text in self.contamination:
             parse(text)

@@ -163,7 +163,7 @@ def test_a_served_longdocfactscore_is_the_one_computed_here(tmp_path, monkeypatc
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(govreport, "_scorer", None)
         assert served == pytest.approx(govreport.factuality([REPORT, REPORT], summaries), abs=1e-5)
-        assert by_verl == pytest.approx(served[1], abs=1e-5)
+        assert by_verl["score"] == pytest.approx(served[1], abs=1e-5)
     finally:
         server.kill()
         server.wait()

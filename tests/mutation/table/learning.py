@@ -4,10 +4,15 @@ from mutation.mutant import Mutant, mutants
 
 LEARNING: tuple[Mutant, ...] = (
     *mutants(
+        "config.py",
+        "unit/test_advantage.py unit/test_loss.py",
+        ("GRPO_EPSILON = 1e-6", "GRPO_EPSILON = 1e-3"),
+        ("CLIP_LOW, CLIP_HIGH = 3e-4, 4e-4", "CLIP_LOW, CLIP_HIGH = 4e-4, 3e-4"),
+    ),
+    *mutants(
         "credit.py",
         "unit/test_advantage.py",
         ("bound * (u / torch.hypot(u, bound))", "bound * (u / torch.hypot(u, 2 * bound))"),
-        ("GRPO_EPSILON = 1e-6", "GRPO_EPSILON = 1e-3"),
         ("(group / max(group - 1, 1)) ** 0.5", "(group / max(group, 1)) ** 0.5"),
         ("return (rewards - reference).clamp", "return (reference - rewards).clamp"),
         (".mean(-1) + (least / largest) ** 2).sqrt()", ".mean(-1) - (least / largest) ** 2).sqrt()"),
@@ -40,7 +45,6 @@ LEARNING: tuple[Mutant, ...] = (
     *mutants(
         "loss.py",
         "unit/test_loss.py",
-        ("CLIP_LOW, CLIP_HIGH = 3e-4, 4e-4", "CLIP_LOW, CLIP_HIGH = 4e-4, 3e-4"),
         ("MAX_LOG_WEIGHT = 20.0", "MAX_LOG_WEIGHT = 21.0"),
         ("return torch.minimum(q * advantage", "return torch.maximum(q * advantage"),
         ("q.clamp(1 - clip_low, 1 + clip_high)", "q.clamp(1 - clip_high, 1 + clip_low)"),

@@ -50,7 +50,7 @@ STATISTICS: tuple[Mutant, ...] = (
     *mutants(
         "robust/correction.py",
         "unit/robust/test_correction.py unit/robust/test_location.py",
-        ("dtype=torch.float64) / (num_levels + 1)", "dtype=torch.float64) / (num_levels + 2)"),
+        ('device="cpu") / (num_levels + 1)', 'device="cpu") / (num_levels + 2)'),
         ("/ math.sqrt(2 * math.pi))", "/ math.sqrt(math.pi))"),
         ("tolerance, 0.5, (u < 0)", "tolerance, 1.0, (u < 0)"),
         ("torch.sigmoid(-u / temperature)", "torch.sigmoid(u / temperature)"),
@@ -68,10 +68,14 @@ STATISTICS: tuple[Mutant, ...] = (
         ("ulp = 4 * torch", "ulp = 0 * torch"),
     ),
     *mutants(
+        "robust/settings.py",
+        "unit/robust/test_location.py",
+        ("SMALL_BLOCK = 4", "SMALL_BLOCK = 5"),
+    ),
+    *mutants(
         "robust/location.py",
         "unit/robust/test_location.py",
         ("return start - hard_correction(", "return start + hard_correction("),
-        ("SMALL_BLOCK = 4", "SMALL_BLOCK = 5"),
         ("variance = square.sum(-1) / keep.sum(-1)", "variance = square.sum(-1) / (keep.sum(-1) - 1)"),
         ("return (x / x.shape[-1]).sum(-1)", "return (x / (x.shape[-1] + 1)).sum(-1)"),
     ),

@@ -221,8 +221,9 @@ def test_degraded_weights_are_rounded_inside_and_exactly_themselves_afterwards(p
     before = layer.weight.detach().clone()
     with degraded(layer, precision):
         error = (layer.weight - before).abs()
-        # half a step: 2^-9 of the value in bfloat16, 1/254 of the row's largest in int8
-        allowed = before.abs() * 2**-8 if precision == "bfloat16" else before.abs().amax(1, keepdim=True) / 253
+        # half a step: 2^-9 of the value in bfloat16, 1/254 of the row's largest in int8, 1/14 in int4
+        largest = before.abs().amax(1, keepdim=True)
+        allowed = {"bfloat16": before.abs() * 2**-8, "int8": largest / 253, "int4": largest / 13.9}[precision]
         assert (error > 0).any()
         assert (error <= allowed).all()
     assert torch.equal(layer.weight, before)
