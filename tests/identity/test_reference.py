@@ -28,6 +28,7 @@ def test_bisection_over_the_floats_agrees_with_brentq_on_random_groups():
         assert abs(middle - ref.m_center_brentq(row)) <= 4 * ref.conditioning(row[None], np.array([middle]))[0]
 
 
+@pytest.mark.slow
 def test_bisection_over_the_floats_agrees_with_mpmath_on_extreme_groups():
     # digits: 1e300 against a root near 1 needs 300 digits of room
     for row in extreme_groups(5)[[4, 6, 10]]:

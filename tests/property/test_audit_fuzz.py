@@ -246,6 +246,7 @@ def test_a_sound_dump_of_every_reader_is_among_those_that_are_mutated(tmp_path):
     assert found == set(READERS)
 
 
+@pytest.mark.slow
 def test_three_hundred_mutated_files_end_in_a_result_or_a_sentence(tmp_path):
     (tmp_path / "sound").mkdir()
     ends = run(300, 1, tmp_path)

@@ -218,7 +218,9 @@ def from_the_others(rest: torch.Tensor, channel: RewardChannel) -> tuple[float, 
     return theta, math.sqrt(floor**2 + float(((rest - theta) ** 2).mean()))
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize(
+    "name", [n if n.startswith("8") else pytest.param(n, marks=pytest.mark.slow) for n in DEFAULTS]
+)
 def test_leave_one_out_at_the_default_settings_sees_nothing_of_its_own_reward(name):
     """thm:crossfit_baseline, one prompt per call, every outcome: E[∇log π(Y_i) θ̂_{-i}/S_{-i}] = 0 to rounding."""
     group, settings = DEFAULTS[name]

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 EXERCISE = """
 from jaxtyping import TypeCheckError, install_import_hook
 
@@ -43,6 +45,7 @@ except TypeCheckError:
 """
 
 
+@pytest.mark.slow
 def test_every_public_function_keeps_the_shapes_its_annotations_promise():
     done = subprocess.run([sys.executable, "-c", EXERCISE], capture_output=True, text=True, check=False)
     assert done.stdout == "checked\n", done.stderr[-3000:]

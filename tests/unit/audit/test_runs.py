@@ -57,7 +57,7 @@ def test_runs_side_by_side_are_audited_apart(tmp_path, capsys):
 
 
 def test_several_runs_have_an_index_page_with_the_worst_first(tmp_path, capsys):
-    clean, spiked = (audit_dumps.rewards(192, 16, spikes=rate) for rate in (0.0, 0.1))
+    clean, spiked = (audit_dumps.rewards(64, 16, spikes=rate) for rate in (0.0, 0.1))
     audit_dumps.records(tmp_path / "a-clean" / "records", clean)
     audit_dumps.records(tmp_path / "<b>" / "records", spiked)
     assert main(["audit", str(tmp_path), "--out", str(tmp_path / "pages")]) == 1

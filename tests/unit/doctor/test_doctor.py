@@ -181,6 +181,7 @@ def test_trl_counts_as_absent_for_verl_only_if_it_lacks_the_value_head(monkeypat
     assert not trl_lacks_value_head()
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_1_for_a_problem_and_0_without(capsys):
     assert cli.main(["doctor", "--engine", "trl", *TRL]) == 0
     assert capsys.readouterr().out.endswith("Nothing is wrong.\n")

@@ -89,6 +89,7 @@ def test_a_run_shows_with_its_window_what_a_small_step_alone_cannot():
     assert torch.equal(run.explain(rewards, ids).rejected, hit)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_with_its_window():
     whole, first = RewardRun(GUARDED, seed=3), RewardRun(GUARDED, seed=3)
     expected = steps(whole, range(24))

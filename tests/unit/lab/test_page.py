@@ -174,6 +174,7 @@ def test_the_share_that_was_rejected_is_a_column_where_something_could_be(tmp_pa
     assert "rejected" not in clean.split("###")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SWEEPS))
 def test_the_tables_of_the_evidence_page_are_those_of_the_runs(name):
     root = Path(__file__).parents[3]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from rovrl.lab.evidence import starts
 from rovrl.lab.evidence.report import tables
 from rovrl.lab.evidence.starts import kept_start
@@ -35,6 +37,7 @@ def test_a_damaged_start_is_not_used(tmp_path, monkeypatch):
     assert (kept_start(Job(), tmp_path) / "model.safetensors").read_text() == "own"
 
 
+@pytest.mark.slow
 def test_runs_from_other_weights_are_not_put_into_one_table():
     rows = read_lines(Path(__file__).parents[3] / "results" / "embedded" / "runs.jsonl")
     stranger = next(row for row in rows if row["setting"] == "spiked" and row["job"]["method"] == "gspo")

@@ -4,6 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
+import pytest
+
 from rovrl.lab import cli
 from rovrl.lab.evidence import plan as evidence_plan
 from rovrl.lab.evidence import sweep
@@ -60,6 +62,7 @@ def test_every_committed_run_is_still_planned_as_it_was_made():
         assert planned[f"{row['setting']}/{job.label}"] == job
 
 
+@pytest.mark.slow
 def test_a_sweep_keeps_the_runs_of_its_jsonl_file_where_their_directories_are_gone(tmp_path, capsys, monkeypatch):
     """As in a fresh clone: nothing that is there is trained again, and no line is lost."""
     asked = []

@@ -43,6 +43,7 @@ def test_faults_are_as_frequent_and_as_large_as_told(name, rate):
     assert low < distance.min() < distance.max() < high
 
 
+@pytest.mark.slow
 def test_the_table_of_the_page_is_what_the_command_prints():
     rows = measure(["spikes10", "units", "quarters", "luck"], list(CONTENDERS), 5, Knobs())
     page = PAGE.read_text()

@@ -109,6 +109,7 @@ def test_rewards_that_are_all_equal_are_told_as_such(tmp_path, capsys):
     assert "No group has any contrast" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_ratios_takes_the_middle_step_or_the_one_asked_for(tmp_path, capsys):
     write(tmp_path)
     assert main(["stress", "ratios", str(tmp_path), "--replicates", "5", "--json"]) == 0

@@ -131,6 +131,7 @@ def test_a_likelihood_that_is_not_a_number_is_no_score(bart):
     assert scorer([REPORT, REPORT], ["A summary.", ""]) == [None, -10.0]
 
 
+@pytest.mark.slow
 def test_a_summary_may_say_anything(scorer):
     hostile = ["\x00" * 50, "." * 3000, "\ud83d\ude00 " * 50, "word " * 3000, "!?" * 500]
     found = scorer([REPORT] * len(hostile), hostile)

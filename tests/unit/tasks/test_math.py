@@ -75,6 +75,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_completions_are_refused_and_the_next_answer_is_still_judged(pool):
     verdicts = math.verdicts(list(HOSTILE.values()), ["5"] * len(HOSTILE), pool=pool)
     assert [name for name, verdict in zip(HOSTILE, verdicts, strict=True) if verdict.accepted] == []
@@ -82,6 +83,7 @@ def test_hostile_completions_are_refused_and_the_next_answer_is_still_judged(poo
     assert math.verdicts([r"\boxed{\frac{2}{4}}"], ["1/2"], pool=pool) == [Verdict(True)]
 
 
+@pytest.mark.slow
 def test_a_verifier_over_its_memory_is_stopped_by_the_kernel():
     with VerifierPool(1, time_limit=20.0, memory=160 << 20) as small:
         greedy = r"\boxed{2^{2^{33}}}"  # a gigabyte of digits

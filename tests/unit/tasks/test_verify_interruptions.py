@@ -14,6 +14,7 @@ from rovrl.evaluate.measure import accuracy
 from rovrl.tasks import math
 from rovrl.tasks.verify import Verdict, VerifierPool
 
+pytestmark = pytest.mark.slow
 TOWER = (r"\boxed{10^{10^{10}}}", "0.25")
 QUARTERS = [(rf"\boxed{{\frac{{{a}}}{{{b}}}}}", "0.25") for a, b in ((1, 4), (1, 3), (2, 8), (1, 5), (3, 12), (2, 7))]
 RIGHT = [True, False, True, False, True, False]

@@ -8,7 +8,10 @@ from rovrl.robust.kernels import use_kernel
 from rovrl.weight import soft_rovr_packed
 
 # the interpreter is NumPy and warns where an empty row divides 0 by 0; the kernels drop the result
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:All-NaN:RuntimeWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:All-NaN:RuntimeWarning"),
+]
 LENGTHS = torch.tensor([0, 3, 7, 40, 120])
 
 
