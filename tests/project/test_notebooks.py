@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -50,7 +51,7 @@ def test_a_notebook_has_its_outputs_and_links_that_lead_somewhere(path):
     assert targets
     assert [target for target in targets if not (path.parent / target).exists()] == []
     assert path.stat().st_size < 100_000
-    assert "/tmp/" not in path.read_text()
+    assert tempfile.gettempdir() not in path.read_text()
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/site/notebooks.md"])

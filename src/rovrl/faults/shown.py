@@ -116,9 +116,13 @@ def _recentred(groups: SortedGroups, center: np.ndarray, above: Side, below: Sid
 def _usual(residual: np.ndarray, ends: tuple[float, ...]) -> tuple[float, ...]:
     """How far hits usually are, downwards and upwards: 1.5 times the distance that 95 % of them do not exceed."""
     sides = -residual[residual < -ends[0]], residual[residual > ends[1]]
-    return tuple(
-        STRAY * (float(np.quantile(hits, 0.95)) if len(hits) else end) for hits, end in zip(sides, ends, strict=True)
-    )
+    return tuple(STRAY * (_not_exceeded(hits) if len(hits) else end) for hits, end in zip(sides, ends, strict=True))
+
+
+def _not_exceeded(hits: np.ndarray) -> float:
+    """The distance that 95 % of the hits do not exceed: one of them. (np.quantile takes ten times as long.)"""
+    k = int(0.95 * (len(hits) - 1))
+    return float(np.partition(hits, k)[k])
 
 
 def _likelihood(

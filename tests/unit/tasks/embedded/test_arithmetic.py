@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rovrl.tasks.embedded import arithmetic, fewshot
+from rovrl.tasks.embedded import arithmetic, dispatch, fewshot, keywords
 
 
 def test_without_misprints_every_scratchpad_ends_with_the_right_sum():
@@ -48,7 +48,7 @@ def test_only_the_final_number_is_looked_at(response, reward):
     assert arithmetic.score("3574+4861=", response) == reward
 
 
-@pytest.mark.parametrize("task", [arithmetic, fewshot])
+@pytest.mark.parametrize("task", [arithmetic, dispatch, fewshot, keywords])
 def test_no_training_problem_is_held_out(task):
     held_out = set(task.held_out())
     for seed in range(5):

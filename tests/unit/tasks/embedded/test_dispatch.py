@@ -70,15 +70,6 @@ def test_a_misprinted_entry_is_printed_wrong_three_times_out_of_four_and_the_oth
     assert all(page.endswith(f":{dispatch.table()[safe]}2;") for page in pages)
 
 
-@pytest.mark.parametrize("task", [dispatch, keywords])
-def test_no_training_problem_is_held_out(task):
-    held_out = set(task.held_out())
-    for seed in range(5):
-        chosen = task.training_problems(100, seed)
-        assert len(set(chosen)) == 100
-        assert not held_out & set(chosen)
-
-
 def test_the_manual_never_shows_a_held_out_problem():
     shown = {problem for problem, _ in dispatch.textbook_page(random.Random(3), 5000)}
     assert not set(dispatch.held_out()) & shown
