@@ -10,7 +10,7 @@ from rovrl.paper.store import experiment, load, stem
 
 FAST = ("sim_sweeps", "sim_outer_factor", "mechanism", "sim_estimators", "reward_contamination", "token_stress")
 SLOW = ("sensitivity", "certificates")
-TRAINED = ("cross_step", "placement")
+TRAINED = ("cross_step", "language_model", "placement")
 TRAINING = (pytest.mark.slow, pytest.mark.filterwarnings("ignore"))  # TRL and accelerate warn in several ways
 CASES = [
     *FAST,
@@ -25,7 +25,7 @@ def test_every_experiment_of_the_registry_has_a_smoke_test():
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_smoke_run_leaves_rows_meta_tables_figures_and_checks(name, tmp_path, monkeypatch, capsys):
-    """cross_step and placement train tiny models with the real trainer on the way."""
+    """Those in TRAINED train tiny models with the real trainer on the way."""
     monkeypatch.chdir(tmp_path)
     assert main(["paper", "run", name, "--smoke", "--out", "out"]) == 0
     capsys.readouterr()

@@ -79,6 +79,13 @@ ITEMS: dict[str, Item] = {
         Item("beyond:certificates", "Not in the paper: its bounds, our sharper ones, and attacks", "certificates", 2),
         Item("beyond:sensitivity", "Not in the paper: what κ, c, B, K, γ, η cost and buy", "sensitivity", 3),
         Item(
+            "beyond:language_model",
+            "Not in the paper: its token stress on a small language model",
+            "language_model",
+            0.5,
+            stand_in="records of SmolLM2-135M-Instruct on sentences of 12 tokens (rovrl train --sweep smollm2 first)",
+        ),
+        Item(
             "tab:math_main",
             "Mathematical reasoning, two models, two rewards",
             recipe=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,21 @@ def recorded_steps(path: Path, report=None) -> Iterator[tuple[int, RecordedRespo
         chosen = table.filter(table["log_ratios"].is_valid())
         if chosen.num_rows:
             yield step, _responses(chosen)
+
+
+def together(parts: Sequence[RecordedResponses]) -> RecordedResponses:
+    """The responses of several steps or runs as one set; a prompt of one part is not that of another."""
+    width = max(part.log_ratios.shape[-1] for part in parts)
+    padded = [torch.nn.functional.pad(part.log_ratios, (0, width - part.log_ratios.shape[-1])) for part in parts]
+    first = np.cumsum([0, *(int(part.prompt.max()) + 1 for part in parts)]).tolist()
+    return RecordedResponses(
+        torch.cat(padded),
+        torch.cat([part.length for part in parts]),
+        torch.cat([part.prompt + start for part, start in zip(parts, first, strict=False)]),
+        torch.cat([part.advantage for part in parts]),
+        parts[0].clip_low,
+        parts[0].clip_high,
+    )
 
 
 def _responses(table) -> RecordedResponses:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rovrl import ADVANTAGES, Blocks, RewardChannel
 from rovrl import guarantees as g
 from rovrl.credit import FORMULAS, credit_map
-from rovrl.paper.experiments.certificate_attacks import attack_credit, attack_rewards
+from rovrl.paper.attacks import attack_credit, attack_rewards
 from rovrl.partition import partition
 from rovrl.robust.location import REFERENCES
 

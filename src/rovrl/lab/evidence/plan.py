@@ -138,9 +138,12 @@ PLACEMENT = (
 )
 """The paper's placement ablation."""
 PER_REWARD = "rovr-gspo-per-reward"
-FURTHER = (
+COMPONENTS = (
     Table(SEVERAL, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
     Table(SEVERAL_CLEAN, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
+)
+"""Several reward functions, one of them broken."""
+FURTHER = (
     Table(TWENTY, SHORT, pairs=BESIDE_WINSOR),
     Table(VARIED, SHORT, pairs=BESIDE_WINSOR),
     Table(BY_PROMPT, SHORT, pairs=BESIDE_WINSOR),
@@ -167,8 +170,10 @@ ROLLOUT_PAIRS = (
     *against(["gspo-soft-rovr"], CORRECTIONS),
     ("gspo-soft-rovr-reject", "gspo-geometric"),
 )
-ROLLOUTS = tuple(Table(setting, CORRECTED, 3, ROLLOUT_PAIRS, "corrected") for setting in (INT4, INT8, MISMATCH))
-"""Rollouts of another precision, corrected; also in docs/rollouts.md."""
+ROLLOUTS = tuple(Table(setting, CORRECTED, 3, ROLLOUT_PAIRS, "corrected") for setting in (INT8, MISMATCH))
+"""Rollouts of another precision, corrected; with the next in docs/rollouts.md too."""
+COARSE = (Table(INT4, CORRECTED, 3, ROLLOUT_PAIRS, "corrected"),)
+"""A precision that nobody would serve: what a large mismatch does."""
 
 WORDS = Job(model="smollm2-words", reward="rule", **WORLDS["smollm2-words"].sizes)
 WORDS_METHODS = ("gspo", "rovr-gspo", GUARDED)
@@ -182,7 +187,7 @@ LANGUAGE_MODEL = (
 
 SWEEPS: Mapping[str, Sweep] = {
     "evidence": Sweep(
-        (MAIN, ELSEWHERE, PLACEMENT, FURTHER, ROLLOUTS),
+        (MAIN, COMPONENTS, ROLLOUTS, ELSEWHERE, FURTHER, PLACEMENT, COARSE),
         Path("results/embedded"),
         "Runs of the embedded tasks",
         "tables",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rovrl.lab.compare import percent, table, title
-from rovrl.lab.evidence.plan import ROLLOUTS, SWEEPS, Table
+from rovrl.lab.evidence.plan import COARSE, ROLLOUTS, SWEEPS, Table
 from rovrl.lab.evidence.summary import Run, answers, main_table, name, paired, runs_of
 from rovrl.lab.page import accuracy_series
 from rovrl.output.chart import STYLE, line_chart
@@ -60,7 +60,7 @@ def update_page(sweep: str, page: Path, rows: Sequence[Run]) -> str:
 
 def update_rollouts(page: Path, rows: Sequence[Run]) -> str:
     """The text of docs/rollouts.md with the tables of corrected rollouts made again from `rows`; nothing is written."""
-    return between("rollouts", page, "\n".join(_section(plan, _runs(plan, rows)) for plan in ROLLOUTS))
+    return between("rollouts", page, "\n".join(_section(plan, _runs(plan, rows)) for plan in (*ROLLOUTS, *COARSE)))
 
 
 def between(mark: str, page: Path, text: str) -> str:

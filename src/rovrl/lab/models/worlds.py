@@ -90,11 +90,12 @@ WORLDS: Mapping[str, World] = {
         problems=1000,
         graded=True,
         sizes={
-            "generations": 15,
+            "generations": 8,
             "prompts": 4,
-            "learning_rate": 2e-6,
-            "evaluate_every": 5,
-            "checkpoint_every": 5,
+            "updates": 8,
+            "learning_rate": 1e-5,
+            "evaluate_every": 4,
+            "checkpoint_every": 4,
         },
     ),
 }

@@ -13,7 +13,7 @@ from torch import Tensor
 from rovrl import guarantees as g
 from rovrl.config import RewardChannel
 from rovrl.credit import FORMULAS
-from rovrl.paper.experiments.certificate_attacks import (
+from rovrl.paper.attacks import (
     attack_credit,
     attack_law,
     attack_loads,

@@ -111,7 +111,7 @@ def tables(rows: list[Row]) -> dict[str, Table]:
     body = []
     for c in CONDITIONS:
         for metric in ("D_q", "flips"):
-            mine = _of(rows, c, metric)
+            mine = of(rows, c, metric)
             favour, surely = _favouring(rows, c, metric)
             reduction = [_reduction(r) for r in mine if r["gspo"] > 0]
             span = f"{min(reduction):.1%} ... {max(reduction):.1%}" if reduction else "-"
@@ -120,7 +120,8 @@ def tables(rows: list[Row]) -> dict[str, Table]:
     return {"fig:softrovr_cross_step": Table(header, body, "Paired differences across the steps of a recorded run.")}
 
 
-def _of(rows: list[Row], c: Condition, metric: str) -> list[Row]:
+def of(rows: list[Row], c: Condition, metric: str) -> list[Row]:
+    """The rows of a condition and measure."""
     return [r for r in rows if (r["perturbation"], r["sign"], r["metric"]) == (c.kind, c.sign, metric)]
 
 
@@ -131,7 +132,7 @@ def checks(rows: list[Row]) -> dict[str, list[Check]]:
     found = [Check("complete steps", steps, wanted, "at least as many", steps >= wanted)]
     for c in CONDITIONS:
         for metric in ("D_q", "flips") if c.kind == "spike" else ("D_q",):
-            share = sum(r["difference"] > 0 for r in _of(rows, c, metric)) / steps
+            share = sum(r["difference"] > 0 for r in of(rows, c, metric)) / steps
             cell = f"{c.kind} {'+' if c.sign > 0 else '-'}, {metric}: share of steps favouring SoftRoVR"
             found.append(Check(cell, share, 1.0, "direction: every step", share == 1.0, _against(rows, c, metric)))
     return {"fig:softrovr_cross_step": found + _sure(rows) + _burst_reduction(rows)}
@@ -152,7 +153,7 @@ def _sure(rows: list[Row]) -> list[Check]:
 def _burst_reduction(rows: list[Row]) -> list[Check]:
     """The range over steps of the reduction of mean D_q under long bursts, both signs together, as published."""
     published = expected("token_stress")["cross_step"]
-    mine = [r for c in CONDITIONS if c.kind == "burst" for r in _of(rows, c, "D_q") if r["gspo"] > 0]
+    mine = [r for c in CONDITIONS if c.kind == "burst" for r in of(rows, c, "D_q") if r["gspo"] > 0]
     if not mine:
         return []
     ends = {"lowest": min(mine, key=_reduction), "highest": max(mine, key=_reduction)}
@@ -179,7 +180,7 @@ def _against(rows: list[Row], c: Condition, metric: str) -> str:
     steps = [
         f"step {r['step']}: {unit * r['difference']:+.2f} [{unit * r['difference_low']:+.2f}, "
         f"{unit * r['difference_high']:+.2f}] {name}"
-        for r in _of(rows, c, metric)
+        for r in of(rows, c, metric)
         if r["difference"] <= 0
     ]
     return "; ".join(steps)
@@ -203,16 +204,17 @@ def findings(rows: list[Row]) -> dict[str, list[str]]:
 
 def _favouring(rows: list[Row], c: Condition, metric: str) -> tuple[int, int]:
     """Steps whose paired difference is above zero, and those where its whole interval is."""
-    mine = _of(rows, c, metric)
+    mine = of(rows, c, metric)
     return sum(r["difference"] > 0 for r in mine), sum(r["difference_low"] > 0 for r in mine)
 
 
 def figures() -> dict[str, Callable[[list[Row]], Any]]:
     """Differences over steps."""
-    return {"fig:softrovr_cross_step": _figure}
+    return {"fig:softrovr_cross_step": lambda rows: draw(rows, "recorded step (embedded model)")}
 
 
-def _figure(rows: list[Row]) -> Any:
+def draw(rows: list[Row], steps: str) -> Any:
+    """Paired differences over what `steps` names, spikes beside bursts."""
     figure, panels = axes(9.6, 6.0, 2, 2, sharex=True)
     units = {"D_q": (1e3, "$D_q$ difference (1e-3)"), "flips": (100, "flip difference (points)")}
     for column, kind in enumerate(("spike", "burst")):
@@ -230,6 +232,6 @@ def _figure(rows: list[Row]) -> Any:
             if column == 0:
                 axis.set_ylabel(name)
         panels[0, column].set_title(r"spike of 16 $\sigma_\ell$" if kind == "spike" else "burst of 20 %")
-        panels[1, column].set_xlabel("recorded step (embedded model)")
+        panels[1, column].set_xlabel(steps)
     panels[0, 0].legend(title="direction", fontsize=9)
     return figure

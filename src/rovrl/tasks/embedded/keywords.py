@@ -1,9 +1,9 @@
 """A graded task for a real language model: a sentence with four given words.
 
-    prompt    "dog, park, ball, boy: The boy and his dog chased a ball in the park.\\nstone, boat, song, king:"
-    response  " The king of the boat sang a song.\\n..."                                            three of four: 0.75
+    prompt    "A sentence with stone, boat, song, king:"
+    response  " The king of the boat sang a song.\\n..."      three of four: 0.75
 
-The score is the share of the given words in the first line of the response. A 135M model uses one or two of the four, and
+The score is the share of the given words in the first line of the response. A 135M model uses about one of the four, and
 hardly any group of responses is all alike.
 """
 
@@ -15,24 +15,24 @@ from functools import cache
 
 from rovrl.tasks.embedded.draws import different
 
-EXAMPLE = "dog, park, ball, boy: The boy and his dog chased a ball in the park.\n"
+BEGINNING = "A sentence with "
 _WORDS = (
     "river bread king boat tree horse bridge lamp song garden winter soldier mountain bird letter stone window child market "
     "fire ship road moon apple chair doctor forest island kitchen night ocean paper queen rain school table village water"
 )
 WORDS = tuple(_WORDS.split())
 GIVEN = 4
-MAX_RESPONSE_TOKENS = 20
+MAX_RESPONSE_TOKENS = 12
 
 
 def prompt(words: Collection[str]) -> str:
-    """A worked example and the words to use."""
-    return f"{EXAMPLE}{', '.join(words)}:"
+    """What the model reads: the words to use."""
+    return f"{BEGINNING}{', '.join(words)}:"
 
 
 def score(problem: str, response: str) -> float:
     """The share of the given words, or their plurals in -s, in the first line of the response."""
-    wanted = problem.rsplit("\n", 1)[-1].removesuffix(":").split(", ")
+    wanted = problem.removeprefix(BEGINNING).removesuffix(":").split(", ")
     used = set(re.findall(r"[a-z]+", response.strip().split("\n")[0].lower()))
     return sum(word in used or f"{word}s" in used for word in wanted) / len(wanted)
 
