@@ -69,12 +69,15 @@ RIVALS = ("winsor-softrovr", "normal-scores-softrovr", "clipped-softrovr")
 """Each with SoftRoVR, as ours have it: what differs is the reward channel alone."""
 EVERYONE = ("gspo", *OURS, *RIVALS)
 SHORT = ("gspo", *OURS, "winsor-softrovr")
+STRONGEST = ("winsor-softrovr", "normal-scores-softrovr")
+"""The rivals that come nearest: one on few spikes, the other on many."""
 ABLATION = ("gspo", "rovr-adv", "softrovr", "rovr-gspo", ADAPTIVE)
 OLDER = ("gspo", "rovr-gspo", ADAPTIVE, "center", "gspo-clamp", "winsor", "median-mad", "rovr-adv-adaptive")
 CHANNELS = (("rovr-gspo", "rovr-adv"), ("rovr-gspo", "softrovr"), (ADAPTIVE, "rovr-gspo"))
 STEPS = ((ADAPTIVE, "rovr-gspo"), *against([GUARDED], ["rovr-gspo", ADAPTIVE]))
 """What each step beyond the paper's settings brings."""
 BESIDE_WINSOR = (*against([GUARDED, ADAPTIVE], ["winsor-softrovr"]), *STEPS)
+BESIDE_BOTH = (*against([GUARDED, ADAPTIVE], STRONGEST), *STEPS)
 
 
 def _setting(name: str, title: str, *contamination: str, **changes: object) -> Setting:
@@ -116,7 +119,7 @@ MAIN = (
     Table(SPIKED, EVERYONE, 5, MAIN_PAIRS),
     Table(THIRTY, EVERYONE, 5, MAIN_PAIRS),
     Table(CLEAN, EVERYONE, 5, MAIN_PAIRS),
-    Table(FORTY_FIVE, ("winsor-softrovr", GUARDED)),
+    Table(FORTY_FIVE, (*STRONGEST, GUARDED), pairs=against([GUARDED], STRONGEST[1:])),
     Table(BONUS, ("gspo", "softrovr", *OURS), pairs=(*against(OURS, ["softrovr"]), *STEPS)),
     Table(
         RULE, ("gspo", "gspo-clamp", "softrovr-clamp", *OURS),
@@ -125,9 +128,9 @@ MAIN = (
 )  # fmt: skip
 """What the claims rest on; run first."""
 ELSEWHERE = (
-    Table(TOOLS_SPIKED, SHORT, pairs=BESIDE_WINSOR),
-    Table(TOOLS_THIRTY, SHORT, pairs=BESIDE_WINSOR),
-    Table(TOOLS_CLEAN, SHORT, pairs=BESIDE_WINSOR),
+    Table(TOOLS_SPIKED, ("gspo", *OURS, *STRONGEST), pairs=BESIDE_BOTH),
+    Table(TOOLS_THIRTY, ("gspo", *OURS, *STRONGEST), pairs=BESIDE_BOTH),
+    Table(TOOLS_CLEAN, ("gspo", *OURS, *STRONGEST), pairs=BESIDE_BOTH),
     Table(ANOTHER_SPIKED, SHORT, pairs=BESIDE_WINSOR),
     Table(ANOTHER_CLEAN, SHORT, pairs=BESIDE_WINSOR),
 )

@@ -17,6 +17,7 @@ from rovrl.lab.evidence.plan import (
     RULE,
     SMALL,
     SPIKED,
+    STRONGEST,
     THIRTY,
     TOOLS_CLEAN,
     TOOLS_SPIKED,
@@ -52,7 +53,7 @@ def _each(settings: tuple[Setting, ...], *methods: str) -> tuple[tuple[Setting, 
 QUESTIONS = (
     Question("Is it better than the rivals under 10 % spikes?", _there(SPIKED, *RIVALS, "softrovr")),
     Question("Under 30 %?", _there(THIRTY, *RIVALS)),
-    Question("Under 45 %, where nearly every other reward is wrong?", _there(FORTY_FIVE, "winsor-softrovr")),
+    Question("Under 45 %, where nearly every other reward is wrong?", _there(FORTY_FIVE, *STRONGEST)),
     Question(
         "What do the faults still cost: how far is it from its own clean run?",
         tuple((setting, Other(CLEAN, GUARDED)) for setting in (SPIKED, THIRTY, FORTY_FIVE)),
@@ -63,7 +64,7 @@ QUESTIONS = (
     ),
     Question(
         "What does it cost where nothing is wrong?",
-        (*_there(CLEAN, "gspo", "softrovr", ADAPTIVE), *_there(TOOLS_CLEAN, "gspo", ADAPTIVE)),
+        (*_there(CLEAN, "gspo", "softrovr", ADAPTIVE), *_there(TOOLS_CLEAN, ADAPTIVE)),
     ),
     Question(
         "Does it throw away rare right answers, or one of two data sets?",
@@ -74,6 +75,6 @@ QUESTIONS = (
         "And faults that are small, of every size, or tied to the prompt?",
         _each((SMALL, VARIED, BY_PROMPT), "winsor-softrovr", ADAPTIVE),
     ),
-    Question("On another task?", _each((TOOLS_SPIKED, TOOLS_THIRTY), "winsor-softrovr", "gspo")),
+    Question("On another task?", _each((TOOLS_SPIKED, TOOLS_THIRTY, TOOLS_CLEAN), *STRONGEST, "gspo")),
     Question("From another warm-up?", _each((ANOTHER_SPIKED, ANOTHER_CLEAN), "winsor-softrovr", "gspo")),
 )
