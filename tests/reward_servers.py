@@ -6,6 +6,8 @@ import contextlib
 import json
 import random
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -134,6 +136,15 @@ def chaotic(seed: int, share: float) -> Callable[[list[str]], object]:
 
 
 @contextlib.contextmanager
+def running_apart(seed: int, share: float) -> Iterator[str]:
+    """The address of a chaotic server in a process of its own, whose memory and descriptors are not those of its client."""
+    command = [sys.executable, __file__, str(seed), str(share)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()  # afterwards, or if this process is killed, the end of its input ends it
+
+
+@contextlib.contextmanager
 def serving_app(app: Any) -> Iterator[str]:
     """The address of `app` in a thread of this process."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
@@ -146,3 +157,9 @@ def serving_app(app: Any) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+if __name__ == "__main__":
+    with running(chaotic(int(sys.argv[1]), float(sys.argv[2]))) as served:
+        print(served.url, flush=True)
+        sys.stdin.read()

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 import tiny
-from reward_servers import chaotic, running
+from reward_servers import running_apart
 from rovrl.records import read_notes, read_steps
 from rovrl.records.schema import CALLS
 from rovrl.tasks.remote import HttpReward
@@ -31,8 +31,8 @@ class Gauge(TrainerCallback):
 def run(generations: int, directory: Path, share: float = 0.3) -> dict[str, float]:
     """Growth over the second half of the run, when everything has been loaded and compiled, and what was recorded."""
     gauge = Gauge()
-    with running(chaotic(0, share)) as server:
-        reward = HttpReward(server.url, batch=2, timeout=0.5, pause=0.01, patience=86_400.0)  # it may be suspended
+    with running_apart(0, share) as url:
+        reward = HttpReward(url, batch=2, timeout=0.5, pause=0.01, patience=86_400.0)  # it may be suspended
         reward.breaker.pause = 0.05
         trainer = tiny.trainer(
             directory,

@@ -10,8 +10,8 @@ from soak import chaos, generations, kills, speed, verifier
 
 Found = dict[str, float]
 RATES = (
-    "{by processor time:.2f} [{by processor time, low:.2f}, {by processor time, high:.2f}] by processor time, "
-    "{by the clock:.2f} [{by the clock, low:.2f}, {by the clock, high:.2f}] by the clock"
+    "{by the clock:.2f} [{by the clock, low:.2f}, {by the clock, high:.2f}] by the clock, "
+    "{by processor time:.2f} [{by processor time, low:.2f}, {by processor time, high:.2f}] by processor time"
 )
 TRAINER = ("src/rovrl/integrations/hf", "src/rovrl/integrations/trl", "src/rovrl/records")
 
@@ -86,7 +86,7 @@ PARTS = {
         line="{generations:,.0f} generations, {records readable:,.0f} readable; {scores asked for:,.0f} scores, {retries:,.0f} "
         "retries, {none:,.0f} None; second half: {megabytes grown in the second half:+.1f} of {megabytes, middle:.0f} MB, "
         "{descriptors grown in the second half:+.0f} descriptors",
-        sources=("src/rovrl/tasks/remote", *TRAINER, "tests/soak/generations.py"),
+        sources=("src/rovrl/tasks/remote", *TRAINER, "tests/soak/generations.py", "tests/reward_servers.py"),
         most={
             "megabytes grown in the second half": 20.0, "descriptors grown in the second half": 8, "records missing": 0,
         },
@@ -96,13 +96,13 @@ PARTS = {
         must="client and server, batch 32, against the model's own batched forward on the same data: at least 0.9 of its rate",
         line=f"{RATES}; scores differ by {{difference:.0e}} at most",
         sources=("src/rovrl/tasks/remote", "src/rovrl/tasks/serve", "benchmarks/section_served.py"),
-        least={"by processor time": 0.9}, most={"difference": 1e-4},
+        least={"by the clock": 0.9, "by processor time": 0.9}, most={"difference": 1e-4},
     ),
     "pooled": Part(
         lambda count, *_: speed.pooled(), 1,
         must="the verifier pool, 2 workers, against math-verify called directly in one process: at least 1.8 times its rate",
         line=f"{RATES}; {{other verdicts:.0%}} of the verdicts differ",
         sources=("src/rovrl/tasks/verify", "benchmarks/section_served.py"),
-        least={"by processor time": 1.8}, most={"other verdicts": 0},
+        least={"by the clock": 1.8, "by processor time": 1.8}, most={"other verdicts": 0},
     ),
 }  # fmt: skip
