@@ -49,7 +49,7 @@ def paused(failure=None, attempt=1, pause=0.0):
     state = RetryCallState(None, None, (), {})
     state.attempt_number = attempt
     if failure is not None:
-        state.set_exception((type(failure), failure, None))
+        state.set_result(failure)
     return Call([], None, Limits(pause=pause), None, None)._wait(state)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from rovrl.tasks.remote.breaker import Breaker
 from rovrl.tasks.remote.failure import Failure
@@ -16,7 +16,8 @@ from rovrl.tasks.remote.tally import Tally
 
 Score = float | None
 Ask = Callable[[list[Any]], Awaitable[list[Score]]]
-"""one request: the scores of some items, or a Failure"""
+"""one request: the scores of some items; raises a Failure"""
+Outcome = list[Score] | Failure
 
 
 class Answer(NamedTuple):
@@ -108,45 +109,50 @@ class Call:
                 pass
 
     async def _settle(self, places: Sequence[int], attempts: int) -> None:
-        try:
-            scores = await self._attempts(places, attempts)
-        except Failure as failure:
-            self.last_failure = failure
-            if failure.misconfigured:
-                raise
-            if failure.divisible and len(places) > 1:
-                self.tally.splits += 1
-                middle = len(places) // 2
-                for half in (places[:middle], places[middle:]):
-                    await self._settle(half, min(attempts, 2))
-                return
-            for place in places:
-                self._reasons[place] = failure.reason
+        outcome = await self._attempts(places, attempts)
+        if isinstance(outcome, Failure):
+            await self._give_up(places, attempts, outcome)
             return
-        for place, score in zip(places, scores, strict=True):
+        for place, score in zip(places, outcome, strict=True):
             self.scores[place], self._reasons[place] = score, "null"
             if score is not None:
                 self.scored.set()
 
-    async def _attempts(self, places: Sequence[int], attempts: int) -> list[Score]:
+    async def _give_up(self, places: Sequence[int], attempts: int, failure: Failure) -> None:
+        if failure.misconfigured:
+            raise failure
+        if failure.divisible and len(places) > 1:
+            self.tally.splits += 1
+            middle = len(places) // 2
+            for half in (places[:middle], places[middle:]):
+                await self._settle(half, min(attempts, 2))
+            return
+        for place in places:
+            self._reasons[place] = failure.reason
+
+    async def _attempts(self, places: Sequence[int], attempts: int) -> Outcome:
+        """What the last attempt gave. A failure is a value here: raised, it and what retries would hold on to each other."""
         retrying = AsyncRetrying(
             stop=stop_after_attempt(attempts),
-            retry=retry_if_exception(lambda error: isinstance(error, Failure) and error.again),
+            retry=retry_if_result(lambda outcome: isinstance(outcome, Failure) and outcome.again),
             wait=self._wait,
             before_sleep=self._count_retry,
-            reraise=True,
+            retry_error_callback=_outcome,
         )
-        return await retrying(self._attempt, places)
+        try:
+            return await retrying(self._attempt, places)
+        finally:
+            retrying.iter_state.reset()  # the methods of its owner are in it: garbage that only a collector would find
 
-    async def _attempt(self, places: Sequence[int]) -> list[Score]:
+    async def _attempt(self, places: Sequence[int]) -> Outcome:
         await self._breaker.admit()
         start = time.monotonic()
         try:
             scores = await self._ask([self.items[place] for place in places])
         except Failure as failure:
-            self.last_failure = failure
+            self.last_failure = failure.bare()
             self._breaker.report(answered=not failure.again)  # a refusal is an answer
-            raise
+            return failure
         except BaseException:
             self._breaker.withdraw()
             raise
@@ -162,10 +168,14 @@ class Call:
 
     def _wait(self, state: RetryCallState) -> float:
         """Growing pauses with jitter, so that clients do not come back all at once; longer if the server asks for it."""
-        failure = state.outcome.exception() if state.outcome else None
+        failure = _outcome(state)
         asked = failure.wait if isinstance(failure, Failure) else 0.0
         jittered = wait_random_exponential(multiplier=2 * self.limits.pause, max=30.0, min=self.limits.pause / 2)
         return max(asked, jittered(state) if self.limits.pause else 0.0)
 
     def _count_retry(self, state: RetryCallState) -> None:
         self.tally.retries += 1
+
+
+def _outcome(state: RetryCallState) -> Any:
+    return state.outcome.result() if state.outcome else None

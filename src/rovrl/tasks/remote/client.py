@@ -170,9 +170,10 @@ class HttpReward:
         if call.scored.is_set():
             self._answered, self._silent_since = True, None
         elif not done or time.monotonic() - self._silent_since >= self.patience:
+            nothing = "null for every response" if call.tally.missing["null"] else "no answer so far"
             raise RovrlError(
                 f"the reward server {self.url} has given no score for {self.patience:.0f} s "
-                f"({call.last_failure or 'null for every response'}): start it again, then resume the run from its last "
+                f"({call.last_failure or nothing}): start it again, then resume the run from its last "
                 "checkpoint"
             )
 

@@ -42,6 +42,11 @@ class Failure(Exception):
         self.reason, self.again, self.divisible = reason, again, divisible
         self.wait, self.misconfigured = wait, misconfigured
 
+    def bare(self) -> Failure:
+        """The same without its frames and causes, which hold what the server sent for as long as the failure is kept."""
+        self.__traceback__ = self.__context__ = None
+        return self
+
 
 def of_status(code: int, retry_after: str | None = None) -> Failure:
     """The failure that a status other than 200 means."""

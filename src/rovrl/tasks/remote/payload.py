@@ -16,12 +16,15 @@ async def read_capped(response: httpx.Response, limit: int) -> bytes:
     if response.headers.get("content-encoding", "identity") != "identity":
         raise Failure("answer", "a compressed answer, which was not asked for", divisible=False)
     parts, size = [], 0
-    async for part in response.aiter_raw():
-        size += len(part)
-        if size > limit:
-            raise Failure("answer", f"more than {limit:,} bytes")
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        async for part in response.aiter_raw():
+            size += len(part)
+            if size > limit:
+                raise Failure("answer", f"more than {limit:,} bytes")
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        parts.clear()  # an exception keeps this frame, and who catches it may keep the exception
 
 
 def parse(body: bytes) -> Any:

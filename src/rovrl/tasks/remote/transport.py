@@ -50,10 +50,15 @@ class Transport:
             raise Failure("unreachable", f"{type(error).__name__}: {error}") from None
 
     async def _exchange(self, body: bytes) -> Any:
-        async with self._pool().stream("POST", self.url, content=body) as response:
+        client = self._pool()
+        response = await client.send(client.build_request("POST", self.url, content=body), stream=True)
+        try:
             if response.status_code != 200:
                 raise of_status(response.status_code, response.headers.get("retry-after"))
             return parse(await read_capped(response, self.max_answer))
+        finally:
+            await response.aclose()
+            del response.stream  # the two hold each other, and their connection, until a collector comes by
 
     def _pool(self) -> httpx.AsyncClient:
         if self._client is None:
