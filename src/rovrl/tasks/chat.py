@@ -10,15 +10,20 @@ Chat = list[dict[str, str]]
 def as_text(completion: object) -> str:
     """The text of a completion: a string, or the last message of a conversation as TRL passes it; anything else is empty.
 
-    Lone surrogates, which no tokenizer takes, become question marks.
+    A message may be in parts, of which those with a text count. Lone surrogates, which no tokenizer takes, become "?".
     """
     if isinstance(completion, str):
         return completion.encode("utf-8", "replace").decode()
     if isinstance(completion, list) and completion:
         return as_text(completion[-1])
     if isinstance(completion, dict):
-        return as_text(completion.get("content"))
+        content = completion.get("content")
+        return _joined(content) if isinstance(content, list) else as_text(content)
     return ""
+
+
+def _joined(parts: list[Any]) -> str:
+    return "".join(as_text(part if isinstance(part, str) else part.get("text")) for part in parts if part)
 
 
 def conversation(prompt: object, completion: object) -> Chat:

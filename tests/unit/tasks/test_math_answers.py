@@ -66,4 +66,6 @@ def test_algebra_is_skipped_only_where_it_cannot_matter(answer, gold, verdict):
 def test_a_completion_may_be_text_or_a_conversation():
     assert as_text("a") == "a"
     assert as_text([{"role": "assistant", "content": "b"}]) == "b"
+    parts = [{"type": "text", "text": "c"}, {"type": "image", "image": None}, "d", None, {"type": "text", "text": "e"}]
+    assert as_text([{"role": "assistant", "content": parts}]) == "cde"
     assert as_text(None) == as_text([]) == as_text(3) == ""

@@ -161,15 +161,26 @@ def test_what_is_missing_is_told_once_a_minute(server, caplog):
 
 
 def test_the_token_is_sent_and_settings_that_cannot_work_are_refused(server):
-    asked(HttpReward(server.url, token="secret"), ["a"])
+    asked(HttpReward(server.url, token="secret\n"), ["a"])
     assert server.headers[0]["Authorization"] == "Bearer secret"
     for settings, message in (
         ({"batch": 0}, "batch must be above zero"),
+        ({"batch": 1.5}, "batch must be a whole number"),
+        ({"timeout": "5"}, "timeout must be a number"),
+        ({"timeout": float("nan")}, "timeout must be above zero"),
         ({"retries": -1}, "retries must not be negative"),
+        ({"patience": -1.0}, "patience must not be negative"),
+        ({"token": "two\nlines"}, "token must be one line"),
         ({"protocol": "grpc"}, "protocol must be one of rovrl, vllm"),
         ({"protocol": "sglang"}, "give template="),
     ):
         with pytest.raises(ValueError, match=message):
             HttpReward(server.url, **settings)
-    with pytest.raises(ValueError, match="url must start with http"):
-        HttpReward("localhost:80")
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:80", "http://", "http://[::1/score", "http://127.0.0.1:99999/score", "http://a host/score"]
+)
+def test_an_address_that_cannot_be_one_is_refused_before_anything_is_asked(address):
+    with pytest.raises(ValueError, match=r"^url "):
+        HttpReward(address)

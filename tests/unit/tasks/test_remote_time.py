@@ -101,6 +101,11 @@ def test_patience_ends_a_call_that_gives_nothing_and_not_only_after_it(nobody):
     assert time.monotonic() - start < 2.0
 
 
+def test_a_server_that_has_not_answered_by_then_is_not_said_to_have_answered_null():
+    with running(lambda texts: "sleep") as server, pytest.raises(RovrlError, match="no answer so far"):
+        asked(HttpReward(server.url, patience=0.3), ["a"])
+
+
 def test_a_server_that_answers_null_for_everything_uses_patience_up():
     with running(lambda texts: "null") as server:
         reward = HttpReward(server.url, patience=1.0)

@@ -48,12 +48,14 @@ class Limits:
     pause: float = 0.5  # before the first retry, about; then twice that, ...
 
     def __post_init__(self) -> None:
-        for name in ("batch", "requests", "timeout", "batch_deadline", "deadline"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above zero, not {getattr(self, name)}")
-        for name in ("retries", "pause"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+        for name, value in vars(self).items():
+            whole = name in ("batch", "requests", "retries")
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+                raise ValueError(f"{name} must be a {'whole ' * whole}number, not {value!r}")
+            if name in ("retries", "pause") and not value >= 0:
+                raise ValueError(f"{name} must not be negative, but is {value}")
+            if name not in ("retries", "pause") and not value > 0:
+                raise ValueError(f"{name} must be above zero, not {value}")
 
 
 class Call:

@@ -22,7 +22,7 @@ from rovrl.tasks.remote.payload import number
 from rovrl.tasks.remote.protocols import PROTOCOLS, Protocol, Render, renderer
 from rovrl.tasks.remote.tally import Tally
 from rovrl.tasks.remote.told import fields
-from rovrl.tasks.remote.transport import Transport
+from rovrl.tasks.remote.transport import Transport, bearer, checked_address
 
 logger = logging.getLogger("rovrl")
 _TELLING = 60.0  # seconds between two warnings
@@ -52,13 +52,15 @@ class HttpReward:
         max_answer: int = 4 << 20,
         **limits: Any,
     ):
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"url must start with http:// or https://, not {url!r}")
+        if not patience >= 0 or not max_answer > 0:
+            raise ValueError(
+                f"patience must not be negative and max_answer above zero, not {patience} and {max_answer}"
+            )
         self.protocol, self._render = _chosen(protocol, template)
         if not (self.protocol.batched or self._render):
             limits["batch"] = 1
         self.__name__ = "reward_server"  # what TRL logs it under
-        self.url = _with_path(url, self.protocol.path)
+        self.url = checked_address(url, self.protocol.path)
         self.limits = Limits(**limits)
         self.fields, self.patience = fields or {}, patience
         self.tally, self.last, self.last_error = Tally(), Tally(), ""
@@ -66,9 +68,8 @@ class HttpReward:
         self._answered = False  # the server has given a score once
         self._silent_since: float | None = None
         self._told_until = 0.0
-        secret = {"Authorization": f"Bearer {token}"} if token else {}
         self._transport = Transport(
-            self.url, {**secret, **(headers or {})}, self.limits.timeout, self.limits.requests, max_answer
+            self.url, {**bearer(token), **(headers or {})}, self.limits.timeout, self.limits.requests, max_answer
         )
         self.start_afresh()
         weakref.finalize(self, _close, self._transport)
@@ -211,12 +212,6 @@ def _chosen(name: str | Protocol, template: str | Render | None) -> tuple[Protoc
             f"protocol={name!r} takes texts: give template= the reward model's name, or a function that renders"
         )
     return protocol, renderer(template) if template is not None else None
-
-
-def _with_path(url: str, path: str) -> str:
-    """`url`, with the protocol's path if it has none of its own."""
-    _, _, rest = url.partition("://")[2].partition("/")
-    return url if rest else url.rstrip("/") + path
 
 
 def _close(transport: Transport) -> None:

@@ -71,3 +71,25 @@ class Transport:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+
+
+def checked_address(url: str, path: str) -> str:
+    """`url`, with `path` if it has none of its own; a ValueError if nothing can be reached by it."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"url must start with http:// or https://, not {url!r}")
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"url {url!r} is not an address ({error})") from None
+    if not parsed.host or " " in url or not 0 < (parsed.port or 80) < 65_536:
+        raise ValueError(f"url must name a host and, if any, a port below 65536, not {url!r}")
+    _, _, rest = url.partition("://")[2].partition("/")
+    return url if rest else url.rstrip("/") + path
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    """The header for `token`, without the line break that files end with."""
+    token = (token or "").strip()
+    if not token.isascii() or not token.isprintable():
+        raise ValueError("token must be one line of plain characters")
+    return {"Authorization": f"Bearer {token}"} if token else {}

@@ -29,6 +29,7 @@ class ServerLimits:
     batch: int = 32  # conversations scored at once
     max_waiting: int = 4096  # conversations that wait; beyond, 503
     max_body: int = 64 << 20  # bytes
+    max_bodies: int = 256 << 20  # bytes of all bodies that are arriving or being scored; beyond, 503
     body_seconds: float = 30.0  # in which a body has to arrive
 
 
@@ -60,7 +61,8 @@ def create_app(score: Scorer, *, limits: ServerLimits | None = None, token: str 
         scoring.cancel()  # by now every request has been answered, or its time is over
 
     app = FastAPI(title="rovrl reward", lifespan=lifespan)
-    app.add_middleware(BodyLimit, max_bytes=limits.max_body, seconds=limits.body_seconds)
+    together = max(limits.max_body, limits.max_bodies)
+    app.add_middleware(BodyLimit, max_bytes=limits.max_body, max_held=together, seconds=limits.body_seconds)
     app.exception_handler(RequestValidationError)(_misshapen)
     app.exception_handler(HTTPException)(_plain)
 

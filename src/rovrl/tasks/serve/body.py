@@ -10,46 +10,69 @@ from rovrl.tasks.serve.replies import refusal
 
 
 class BodyLimit:
-    """ASGI middleware: 413 for a body of more than `max_bytes`, 408 for one that takes more than `seconds` to arrive."""
+    """ASGI middleware: 413 for a body of more than `max_bytes`, 408 for one that takes more than `seconds` to arrive.
 
-    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float):
-        self.app, self.max_bytes, self.seconds = app, max_bytes, seconds
+    503 while the bodies of all requests, until they are answered, would have more than `max_held` bytes.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, max_held: int, seconds: float):
+        self.app, self.max_bytes, self.max_held, self.seconds = app, max_bytes, max_held, seconds
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reads the whole body, then hands it on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        parts: list[bytes] = []
+        try:
+            await self._read(parts, scope, receive, send)
+        finally:
+            self._held -= sum(map(len, parts))
+
+    async def _read(self, parts: list[bytes], scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with asyncio.timeout(self.seconds):
-                body = await self._body(scope, receive)
+                whole = await self._receive(parts, scope, receive)
         except TimeoutError:
-            await refusal(408, f"the body took longer than {self.seconds:g} s")(scope, receive, send)
+            refused = refusal(408, f"the body took longer than {self.seconds:g} s", unread=True)
         except _TooLarge:
-            await refusal(413, f"a body may have {self.max_bytes:,} bytes")(scope, receive, send)
+            refused = refusal(413, f"a body may have {self.max_bytes:,} bytes", unread=True)
+        except _TooMany:
+            refused = refusal(503, f"requests of {self._held:,} bytes are under way", retry_after=1, unread=True)
         else:
-            if body is not None:
-                await self.app(scope, _replayed(body, receive), send)
+            if whole:
+                await self.app(scope, _replayed(b"".join(parts), receive), send)
+            return
+        await refused(scope, receive, send)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; None if the client has left."""
+    async def _receive(self, parts: list[bytes], scope: Scope, receive: Receive) -> bool:
+        """Adds the body's parts to `parts`; False if the client has left."""
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > self.max_bytes:
             raise _TooLarge
-        parts, size, more = [], 0, True
+        size, more = 0, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+                return False
+            part = message.get("body", b"")
+            size += len(part)
             if size > self.max_bytes:
                 raise _TooLarge
+            if self._held + len(part) > self.max_held:
+                raise _TooMany
+            parts.append(part)
+            self._held += len(part)
             more = message.get("more_body", False)
-        return b"".join(parts)
+        return True
 
 
 class _TooLarge(Exception):
+    pass
+
+
+class _TooMany(Exception):
     pass
 
 

@@ -18,25 +18,31 @@ from rovrl.tasks.serve.app import ServerLimits, create_app
 from rovrl.tasks.serve.batcher import Scorer
 
 TOKEN_VARIABLE = "ROVRL_REWARD_TOKEN"
-SILENCE = 30.0  # seconds a connection may take over its first request's head
+SILENCE = 30.0  # seconds a connection may take over a request's head
 _LAST_REQUESTS = 30  # seconds that requests have to finish once the server is told to stop
 
 
 class _HangingUp(H11Protocol):
-    """Closes connections on which no request arrives: they would be kept for ever."""
+    """Closes connections on which no whole head of a request arrives: they would be kept for ever."""
 
     def connection_made(self, transport: Any) -> None:
         """Starts the clock."""
         super().connection_made(transport)
         self._clock = self.loop.call_later(SILENCE, self._hang_up)
 
+    def on_response_complete(self) -> None:
+        """Starts it again: uvicorn's own stops at the first byte of the next head."""
+        super().on_response_complete()
+        self._clock.cancel()
+        self._clock = self.loop.call_later(SILENCE, self._hang_up)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops it."""
-        self._clock.cancel()
         super().connection_lost(exc)
+        self._clock.cancel()
 
     def _hang_up(self) -> None:
-        if self.cycle is None:  # no request so far
+        if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
 
