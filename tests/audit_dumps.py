@@ -169,3 +169,40 @@ def nemo(folder: Path, step: int, scores: np.ndarray) -> Path:
     path = folder / f"train_data_step{step}.jsonl"
     path.write_text("\n".join(lines))
     return path
+
+
+def prime(folder: Path, step: int, scores: np.ndarray, subset: str = "effective", first: int = 0) -> Path:
+    """One step of prime-rl, by its Episode.to_record: an episode per line with one trace and its group's name."""
+    lines = []
+    for group, row in enumerate(scores.tolist()):
+        center = float(np.nanmean(row))
+        for k, score in enumerate(row):
+            node = {
+                "parent": 0,
+                "message": {"role": "user", "content": f"question {first + group}"},
+                "token_ids": [7, 7],
+            }
+            answer = {
+                "role": "assistant",
+                "content": f"answer {k}",
+                "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}],
+            }
+            said = {"sampled": True, "message": answer, "token_ids": [5] * (2 + k % 3), "mask": [True] * (2 + k % 3)}
+            trace = {
+                "version": 1,
+                "agent": {"config": {}, "name": "agent", "trainable": True},
+                "nodes": [node | {"mask": [False] * 2}, said | {"advantages": [score - center] * (2 + k % 3)}],
+                "calls": [{"node": 1, "finish_reason": "length" if k % 4 == 3 else "stop"}],
+                "rewards": {"exact": {"score": score - 0.5, "weight": 1.0}, "form": {"score": 1.0, "weight": 0.5}},
+                "metrics": {"turns": 1.0},
+                "ok": True,
+            }
+            task = {"type": "Task", "data": {"idx": first + group, "prompt": f"question {first + group}"}}
+            lines.append(
+                {"id": f"{step}.{group}.{k}", "env": {"id": "maths"}, "task": task, "ok": True, "traces": [trace]}
+            )
+            lines[-1]["group"] = {"id": f"group {first + group}"}
+    path = folder / "rollouts" / f"step_{step}" / "train" / subset / "traces.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path

@@ -86,6 +86,7 @@ def bases(folder: Path) -> list[tuple[str, bytes]]:
     swift = [json.dumps(audit_dumps.swift_line(step, scores + step)) for step in (5, 10)]
     found.append(("completions.jsonl", "\n".join(swift).encode()))
     found.append(("train_data_step3.jsonl", audit_dumps.nemo(folder, 3, scores).read_bytes()))
+    found.append(("traces.jsonl", audit_dumps.prime(folder, 2, scores).read_bytes()))
     return found
 
 

@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="runs per cell of the fault matrix (20)")
     reading = parser.add_argument_group("reading")
     reading.add_argument(
-        "--format", default="auto", choices=("auto", "records", "trl", "swift", "nemo", "verl", "table")
+        "--format", default="auto", choices=("auto", "records", "trl", "swift", "nemo", "prime", "verl", "table")
     )
     reading.add_argument(
         "--group-size", type=int, metavar="G", help="where no group ids were saved: responses per prompt"

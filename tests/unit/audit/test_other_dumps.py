@@ -77,6 +77,52 @@ def test_samples_of_nemo_rl_are_grouped_by_the_tokens_of_their_prompt(tmp_path):
     assert (result.description.totals.unit, result.description.totals.length) == ("tokens", 3.0)
 
 
+def test_traces_of_prime_rl_are_grouped_by_their_episodes_and_rewarded_by_the_weighted_sum(tmp_path):
+    """By its Episode.to_record; no file of a real run was at hand."""
+    scores = np.random.default_rng(1).normal(size=(4, 8))
+    for step in (2, 10):
+        audit_dumps.prime(tmp_path, step, scores + step, first=10 * step)
+        audit_dumps.prime(tmp_path, step, np.vstack([scores, scores]), subset="all")
+    evaluation = tmp_path / "rollouts" / "step_10" / "eval" / "all"
+    evaluation.mkdir(parents=True)
+    (evaluation / "traces.jsonl").write_bytes((tmp_path / "rollouts/step_10/train/all/traces.jsonl").read_bytes())
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": 3}\n')
+    result = audit(tmp_path)
+    assert (result.kind, result.summary.group_sizes, result.summary.last_step) == ("prime", {8: 8}, 10)
+    np.testing.assert_allclose(result.rewards(5), scores[1] + 10, atol=1e-12)
+    assert result.summary.trained_with == "dr_grpo"
+    totals = result.description.totals
+    assert (totals.unit, totals.length, totals.truncated) == ("tokens", 3.0, 0.25)
+    assert {f.name: f.weight for f in result.description.functions} == {"rewards/exact": 1.0, "rewards/form": 0.5}
+
+
+def test_of_prime_rl_failed_and_frozen_traces_are_in_no_group_and_a_group_that_batches_share_is_one(tmp_path):
+    path = audit_dumps.prime(tmp_path, 3, np.arange(16.0).reshape(2, 8))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["traces"][0]["ok"] = False
+    lines[1]["traces"].append(lines[1]["traces"][0] | {"agent": {"trainable": False}})
+    lines.append(lines[2] | {"traces": []})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines[:12] + lines[16:]))
+    later = tmp_path / "rollouts" / "step_4" / "train" / "effective" / "traces.jsonl"
+    later.parent.mkdir(parents=True)
+    later.write_text("".join(json.dumps(line) + "\n" for line in lines[12:16]))
+    result = audit(tmp_path / "rollouts")
+    assert result.summary.group_sizes == {7: 1, 8: 1}
+    assert result.rewards(1).tolist() == list(np.arange(8.0, 16.0))
+    told = " ".join(note.sentence for note in result.notes)
+    assert "1 traces failed" in told
+    assert "1 traces of agents that are not trained" in told
+
+
+def test_a_trace_of_prime_rl_from_before_there_were_episodes_is_read_too(tmp_path):
+    path = audit_dumps.prime(tmp_path, 1, np.arange(8.0).reshape(1, 8))
+    episodes = [json.loads(line) for line in path.read_text().splitlines()]
+    traces = [e["traces"][0] | {"kind": "train", "env_name": "maths", "group_id": e["group"]["id"]} for e in episodes]
+    path.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+    result = audit(path)
+    assert (result.kind, result.rewards(0).tolist()) == ("prime", list(np.arange(8.0)))
+
+
 def test_compressed_lines_are_read_as_they_would_be_unpacked(tmp_path):
     path = audit_dumps.verl(tmp_path / "plain", audit_dumps.rewards(16, 8))
     (tmp_path / "packed").mkdir()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rovrl.audit.read.lines import ending
 from rovrl.audit.read.programs.nemo import NemoReader
+from rovrl.audit.read.programs.prime import PrimeReader
 from rovrl.audit.read.programs.swift import SwiftReader
 from rovrl.audit.read.records import RecordReader
 from rovrl.audit.read.rows import Columns, Notes, Reader
@@ -17,7 +18,7 @@ from rovrl.audit.read.verl import VerlReader
 from rovrl.errors import RovrlError
 
 READERS: dict[str, type[Reader]] = {
-    kind.name: kind for kind in (RecordReader, TrlReader, SwiftReader, NemoReader, VerlReader, TableReader)
+    kind.name: kind for kind in (RecordReader, TrlReader, SwiftReader, NemoReader, PrimeReader, VerlReader, TableReader)
 }
 """Kinds of dumps, in the order in which they are tried."""
 OWN_FILES = tuple(name for name in READERS if name != TableReader.name)
@@ -111,8 +112,8 @@ def _nothing_found(path: Path, columns: Columns) -> str:
     told = "; ".join(note.sentence for note in notes.all())
     return (
         f"no rollouts found at {path}{': ' + told if told else ''}; looked for records (step_*.parquet), TRL's "
-        "completions_*.parquet, ms-swift's completions.jsonl, NeMo-RL's train_data_step*.jsonl, verl's *.jsonl, and tables "
-        "(.parquet, .jsonl, .jsonl.gz, .csv) with a reward column"
+        "completions_*.parquet, ms-swift's completions.jsonl, NeMo-RL's train_data_step*.jsonl, prime-rl's traces.jsonl, "
+        "verl's *.jsonl, and tables (.parquet, .jsonl, .jsonl.gz, .csv) with a reward column"
     )
 
 

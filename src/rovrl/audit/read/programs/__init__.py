@@ -1,1 +1,1 @@
-"""The dumps of other programs: ms-swift, NeMo-RL."""
+"""The dumps of other programs: ms-swift, NeMo-RL, prime-rl."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rovrl.audit.read.programs.episodes import is_episode, traces_of
+
 Row = dict[str, Any]
 
 
 def rows_of(value: Row) -> list[Row]:
-    """The responses of one line: several of ms-swift's batches, one of NeMo-RL's samples, the line itself otherwise."""
+    """The responses of one line: of ms-swift's batches, prime-rl's episodes, NeMo-RL's samples; else the line itself."""
     if is_batch(value):
         return _unrolled(value)
+    if is_episode(value):
+        return traces_of(value)
     return [_sample(value)] if is_sample(value) else [value]
 
 
