@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import audit_dumps
-from rovrl.audit import audit
+from rovrl.audit import audit, bombs
 from rovrl.audit.judge.certificate import _frontier
-from rovrl.audit.read import tables
+from rovrl.audit.read import rollouts, tables
+from rovrl.audit.read.rows import Notes
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 from rovrl.guarantees import resolution
@@ -147,6 +149,54 @@ def test_a_file_that_claims_more_than_can_be_held_is_refused_with_a_sentence(tmp
     monkeypatch.setattr(tables, "MOST_BYTES", 100)
     with pytest.raises(RovrlError, match="unpacks to"):
         audit(tmp_path / "run.parquet")
+
+
+def repeating(path: Path, rows: int, longest: int, **options) -> Path:
+    """A file whose prompts are a few long texts, each kept once and repeated by number; its size says nothing of that."""
+    texts = pa.array([str(k) * longest for k in range(4)])
+    prompt = pa.DictionaryArray.from_arrays(pa.array(np.arange(rows) // 4 % 4, pa.int32()), texts)
+    columns = {"group": np.arange(rows) // 4, "reward": np.arange(rows) * 0.37 % 1, "prompt": prompt}
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+@pytest.mark.parametrize("options", [{}, {"store_schema": False}], ids=["as numbers", "as text"])
+def test_texts_that_are_stored_once_and_repeated_by_every_row_do_not_fill_the_memory(tmp_path, options):
+    path = repeating(tmp_path / "run.parquet", rows=40_000, longest=200_000, **options)  # 8 GB of prompts
+    assert path.stat().st_size < 2**20
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))  # noqa: E731
+    done = command(path, "--no-page", "--group-column", "group", preexec_fn=limit)
+    assert done.returncode == 0, done.stderr
+    assert "10,000 groups of 4" in done.stdout
+    named = command(path, "--no-page", "--group-column", "prompt", preexec_fn=limit)
+    assert named.returncode in (0, 2), named.stderr
+    assert "Traceback" not in named.stderr
+
+
+def test_what_texts_unpack_to_is_counted_and_has_a_limit(tmp_path, monkeypatch):
+    path = repeating(tmp_path / "run.parquet", rows=4_000, longest=20_000, store_schema=False)  # 80 MB
+    monkeypatch.setattr(tables, "MOST_BYTES", 2**24)
+    notes = Notes()
+    rows = sum(len(batch) for batch in tables.batches(path, ["prompt"], notes, size=64))
+    assert 0 < rows < 4_000
+    assert "unpacks to more than 0.0156 GB" in notes.all()[0].sentence
+
+
+def test_names_of_groups_that_no_memory_holds_are_refused_with_a_sentence(tmp_path, monkeypatch):
+    path = repeating(tmp_path / "run.parquet", rows=4_000, longest=2_000)
+    monkeypatch.setattr(rollouts, "MOST_LABELS", 2**20)
+    with pytest.raises(RovrlError, match="names of the groups take more than"):
+        audit(path, columns={"group": "prompt"})
+
+
+def test_lists_of_a_thousand_times_what_is_stored_are_refused(tmp_path, monkeypatch):
+    many = pa.ListArray.from_arrays(pa.array([0, 10**6, 2 * 10**6], pa.int32()), pa.array(np.zeros(2 * 10**6)))
+    pq.write_table(pa.table({"group": [1, 1], "reward": [0.0, 1.0], "log_ratios": many}), tmp_path / "run.parquet")
+    assert audit(tmp_path).summary.groups == 1
+    monkeypatch.setattr(bombs, "MOST_NESTED", 2**20)
+    notes = Notes()
+    assert list(tables.batches(tmp_path / "run.parquet", ["log_ratios"], notes)) == []
+    assert "a thousand times what is stored" in notes.all()[0].sentence
 
 
 def test_a_disk_that_fills_up_leaves_no_half_written_audit(tmp_path):

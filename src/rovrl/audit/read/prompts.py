@@ -20,7 +20,7 @@ def mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:
     if reader.by_runs or reader.repeats:
         return 0, 0
     mixed: dict[tuple[int, object], bool] = {}
-    seen: dict[tuple[int, object], str | None] = {}
+    seen: dict[tuple[int, object], int] = {}
     left = PROMPT_ROWS
     for file in files:
         for chunk in reader.chunks(file, frozenset({"reward", "prompt"}), Notes()):
@@ -47,7 +47,7 @@ def _compare_prompts(chunk: Any, seen: dict, mixed: dict) -> None:
         changes += (np.flatnonzero(flags_of(pc.fill_null(other, True))) + 1).tolist()
     for row in changes:
         name = (int(chunk.step[row]), chunk.group[row].as_py())
-        prompt = chunk.prompt[row].as_py()
+        prompt = hash(chunk.prompt[row].as_py())  # the prompts themselves may be long
         if name in seen:
             mixed[name] = mixed[name] or prompt != seen[name]
         else:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from rovrl.audit.arrow import flag_array, flags_of, index_array, integers_of, text_array
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.tables import pa, pc
+from rovrl.errors import RovrlError
 from rovrl.output.progress import Progress
 
-"""Called with what is being done, how many units are done, and how many there are."""
+MOST_LABELS = 2**30
+"""Bytes of the names of all groups, which are held in memory; a prompt can be the name of its group."""
 
 
 @dataclass
@@ -97,6 +99,7 @@ class _Gathered:
         self.step: list[NDArray[np.int64]] = []
         self.label: list[Any] = []
         self.last: tuple[int, Any] | None = None
+        self.held = 0
 
     def new_file(self) -> None:
         self.last = None
@@ -113,6 +116,12 @@ class _Gathered:
             self.length[-1][-1] += length[0]
             label, length, step = label.slice(1), length[1:], step[1:]
         self.last = (int(chunk.step[-1]), chunk.group[len(chunk) - 1].as_py())
+        self.held += label.nbytes
+        if self.held > MOST_LABELS:
+            held = f"the names of the groups take more than {MOST_LABELS / 2**30:,.3g} GB"
+            raise RovrlError(
+                f"{held}: name a column with short ones with --group-column, or audit fewer files at a time"
+            )
         if len(length):
             self.length.append(length)
             self.step.append(step)

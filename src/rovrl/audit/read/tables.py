@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rovrl.audit.bombs import counted, rows_at_once
 from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
 from rovrl.audit.read.lines import ending, lines, starts_with
 from rovrl.audit.read.programs.samples import rows_of
@@ -88,7 +89,8 @@ def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> 
             wanted = None if columns is None else [name for name in columns if name in names]
             _check_size(file.metadata, wanted)
             _tell_doubles(path, names if wanted is None else [name for name in names if name in wanted], notes)
-            for batch in file.iter_batches(batch_size=size, columns=wanted):
+            size = rows_at_once(path, file.metadata, wanted, size)
+            for batch in counted(file.iter_batches(batch_size=size, columns=wanted), MOST_BYTES):
                 yield ArrowBatch(start, batch)
                 start += batch.num_rows
     except (pa.ArrowException, ValueError, OSError) as error:
