@@ -73,10 +73,15 @@ def test_on_one_rank_planted_nan_and_spikes_leave_every_step_whole_and_the_recor
         f"{ACTOR}.use_dynamic_bsz=True",
         f"{ACTOR}.ppo_max_token_len_per_gpu=256",
         "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True",
+        "+trainer.rovr_audit.every=2",
         nan=True,
     )
     assert run.wait() == 0, run.tail()
     _healthy(run, steps=[1, 2])
+    assert "audit/findings" not in run.metrics()[1]
+    assert run.metrics()[2]["audit/nonfinite"] == 2 / 32  # both steps, in verl's own logger
+    assert run.metrics()[2]["audit/finding/nonfinite_rewards"] == 2 / 32
+    assert (run.directory / "rollouts" / "audit" / "audit.html").is_file()
 
     counts = join(tmp_path / "recorded", tmp_path / "records", run.directory / "rollouts")
     assert counts == {"steps": 2, "rows": 2 * 16, "unmatched": 0}

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rovrl.audit.judge.codes import CODES
 from rovrl.audit.result import AuditResult
 from rovrl.audit.run import audit
+from rovrl.audit.tracked import metrics, stop_codes
 from rovrl.errors import RovrlError, require
 
 transformers = require("transformers", extra="train")
@@ -40,15 +40,11 @@ class AuditCallback(transformers.TrainerCallback):
     ) -> None:
         if every is not None and every < 1:
             raise ValueError(f"every must be at least 1 step, not {every}")
-        stops = (stop_on,) if isinstance(stop_on, str) else tuple(stop_on)
-        unknown = sorted(set(stops) - set(CODES))
-        if unknown:
-            raise ValueError(f"stop_on names no finding: {', '.join(unknown)}; the codes are {', '.join(CODES)}")
         self.path = path
         self.out = out
         self.every = every
         self.trainer = trainer
-        self.stop_on = frozenset(stops)
+        self.stop_on = stop_codes(stop_on)
         self.options = options
         """For `rovrl.audit.audit`: group_size, threshold, ..."""
         self.result: AuditResult | None = None
@@ -84,21 +80,3 @@ class AuditCallback(transformers.TrainerCallback):
             transformers.Trainer.log(self.trainer, metrics(self.result))  # not TRL's: that would end its own averages
         level = logging.WARNING if self.result.status else logging.INFO
         logger.log(level, "rovrl audit: %s %s", self.result.verdict, html)
-
-
-def metrics(result: AuditResult) -> dict[str, float]:
-    """The audit in a few numbers for a tracker, by name: totals of the run so far, and how many findings there are."""
-    s, t = result.summary, result.description.totals
-    numbers = {
-        "findings": float(len(result.findings)),
-        "contrast_lost": s.contrast_lost,
-        "dominated": s.dominated_groups / s.groups,
-        "tied": s.tied_groups / s.groups,
-        "nonfinite": s.nonfinite_rewards / s.responses,
-        "sign_changes": s.sign_change_share,
-        "length_reward": t.length_reward,
-        "copies": t.copies,
-        "truncated": t.truncated,
-    }
-    found = {f"finding/{finding.code}": finding.value for finding in result.findings}
-    return {f"audit/{name}": float(value) for name, value in (numbers | found).items() if value is not None}

@@ -101,7 +101,7 @@ def launch(directory: Path, tiny: Path, *overrides: str, ranks: int = 1, steps: 
 
 def _environment(directory: Path) -> dict[str, str]:
     harness = {
-        "VERL_USE_EXTERNAL_MODULES": "verl_harness.register",
+        "VERL_USE_EXTERNAL_MODULES": "verl_harness.register,rovrl.audit.verl",
         "PYTHONPATH": os.pathsep.join([str(HARNESS.parent), os.environ.get("PYTHONPATH", "")]),
         "VERL_ENGINE_DEVICE": "cuda",  # the FSDP engine is registered under this name
         "VERL_FILE_LOGGER_PATH": str(directory / "metrics.jsonl"),
