@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from rovrl.audit.judge.certificate import certificate
 from rovrl.audit.judge.codes import thresholds
+from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.expect import Expectations
-from rovrl.audit.judge.findings import Evidence, findings
+from rovrl.audit.judge.findings import findings
 from rovrl.audit.judge.questions import questions
 from rovrl.audit.judge.trained import trained_with
 from rovrl.audit.measure.ratios import ratio_table

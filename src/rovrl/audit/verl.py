@@ -40,7 +40,7 @@ def settings(trainer: Any) -> Settings | None:
     given = trainer.get("rovr_audit")
     if given is None:
         return None
-    given = {"every": given} if isinstance(given, int | float | str) else dict(given)
+    given: dict[str, Any] = {"every": given} if isinstance(given, int | float | str) else dict(given)
     unknown = sorted(set(given) - {"every", "stop_on"})
     if unknown:
         raise ValueError(f"trainer.rovr_audit takes every and stop_on, not {', '.join(unknown)}")

@@ -12,14 +12,14 @@ from rovrl.audit.faults.honest import HONEST, SHAPES, SIZES
 from rovrl.audit.faults.simulated import SimulatedRun
 
 
-def accusations(seeds: int) -> list[dict[str, Any]]:
-    """One row per world, group size and shape: how many of `seeds` honest runs have any finding, and which."""
+def accusations(seeds: range) -> list[dict[str, Any]]:
+    """One row per world, group size and shape: how many honest runs, one per seed, have any finding, and which."""
     rows = []
     for world, rewards in HONEST.items():
         for size in SIZES:
             for steps, prompts in SHAPES:
                 shape = steps, prompts, size
-                found = [codes(SimulatedRun(rewards(np.random.default_rng((seed, 1)), shape))) for seed in range(seeds)]
+                found = [codes(SimulatedRun(rewards(np.random.default_rng((seed, 1)), shape))) for seed in seeds]
                 rows.append(
                     {
                         "world": world,
@@ -33,7 +33,7 @@ def accusations(seeds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def markdown(rows: list[dict[str, Any]], seeds: int) -> str:
+def markdown(rows: list[dict[str, Any]], seeds: range) -> str:
     """The table of docs/audit-faults.md: of each world and size the runs accused in the worst shape, and over all shapes."""
     lines = [
         "| honest world | " + " | ".join(f"groups of {size}" for size in SIZES) + " |",
@@ -41,9 +41,9 @@ def markdown(rows: list[dict[str, Any]], seeds: int) -> str:
     ]
     for world in HONEST:
         cells = [[row["accused"] for row in rows if (row["world"], row["group"]) == (world, size)] for size in SIZES]
-        shown = " | ".join(f"{max(cell)} of {seeds}, {sum(cell)} of {seeds * len(cell)}" for cell in cells)
+        shown = " | ".join(f"{max(cell)} of {len(seeds)}, {sum(cell)} of {len(seeds) * len(cell)}" for cell in cells)
         lines.append(f"| {world} | {shown} |")
     shapes = ", ".join(f"{steps} × {prompts}" for steps, prompts in SHAPES)
     return "\n".join(
-        [*lines, "", f"Accused in the worst shape, and over all: {shapes} (steps × prompts), {seeds} runs each."]
+        [*lines, "", f"Accused in the worst shape, and over all: {shapes} (steps × prompts), {len(seeds)} runs each."]
     )

@@ -7,7 +7,8 @@ import numpy as np
 from rovrl.audit.arrow import text_array
 from rovrl.audit.faults.simulated import TOKENS, SimulatedRun
 from rovrl.audit.judge.codes import thresholds
-from rovrl.audit.judge.findings import Evidence, findings
+from rovrl.audit.judge.evidence import Evidence
+from rovrl.audit.judge.findings import findings
 from rovrl.audit.measure.ratios import RatioTable, weights
 from rovrl.audit.measure.statistics import group_table
 from rovrl.audit.read.rollouts import Rollouts

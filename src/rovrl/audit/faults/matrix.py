@@ -24,13 +24,13 @@ PLANTED = ("score", "rule", "graded", "heavy")
 """The worlds in which faults are planted."""
 
 
-def matrix(seeds: int) -> list[dict[str, Any]]:
+def matrix(seeds: range) -> list[dict[str, Any]]:
     """One row per world and fault: share of runs in which it was found, and which other codes were reported how often."""
     rows = []
     for world in PLANTED:
         for fault, (plant, expected) in {"none (clean)": (None, set()), **FAULTS}.items():
             found, other = 0, 0
-            for seed in range(seeds):
+            for seed in seeds:
                 generator = np.random.default_rng((seed, 1))
                 run = SimulatedRun(HONEST[world](generator, (STEPS, PROMPTS, GROUP)), token_ratios(generator))
                 if plant is not None:
@@ -43,14 +43,14 @@ def matrix(seeds: int) -> list[dict[str, Any]]:
                     "world": world,
                     "fault": fault,
                     "expected": sorted(expected),
-                    "found": found / seeds,
-                    "other": other / seeds,
+                    "found": found / len(seeds),
+                    "other": other / len(seeds),
                 }
             )
     return rows
 
 
-def markdown(rows: list[dict[str, Any]], seeds: int) -> str:
+def markdown(rows: list[dict[str, Any]], seeds: range) -> str:
     """The table of docs/audit-faults.md."""
     worlds = list(PLANTED)
     cell = {(row["world"], row["fault"]): row for row in rows}
@@ -64,20 +64,27 @@ def markdown(rows: list[dict[str, Any]], seeds: int) -> str:
     for fault, (_, expected) in FAULTS.items():
         shares = " | ".join(f"{100 * cell[world, fault]['found']:.0f} %" for world in worlds)
         lines.append(f"| {fault} | {' or '.join(f'`{code}`' for code in sorted(expected))} | {shares} |")
-    return "\n".join([*lines, "", f"{seeds} runs per cell, seeds 0 to {seeds - 1}."])
+    return "\n".join([*lines, "", f"{len(seeds)} runs per cell, seeds {seeds[0]} to {seeds[-1]}."])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints both tables; with --write puts them into the page of the documentation, between their marks."""
     parser = argparse.ArgumentParser(prog="python -m rovrl.audit.faults.matrix", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument(
+        "--first", type=int, default=0, help="the first seed (0); another for runs that nobody has seen"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", metavar="FILE", help="replace the table between the marks in this file")
     args = parser.parse_args(argv)
-    seeds = max(1, args.seeds)
+    seeds = range(args.first, args.first + max(1, args.seeds))
     rows, honest = matrix(seeds), accusations(seeds)
     tables = {"matrix": markdown(rows, seeds), "honest": accused.markdown(honest, seeds)}
-    print(json.dumps({"seeds": seeds, "rows": rows, "honest": honest}) if args.json else "\n\n".join(tables.values()))
+    print(
+        json.dumps({"seeds": list(seeds), "rows": rows, "honest": honest})
+        if args.json
+        else "\n\n".join(tables.values())
+    )
     for name, table in tables.items() if args.write else ():
         _replace(Path(args.write), name, table)
     return 0

@@ -8,7 +8,7 @@ of a log-normal tail. Before the audit accuses anyone it asks, of each dominatin
 2. Does the tail thin out towards it without a gap? Then it is the end of a *tail*.
 3. Do all of them lie on one side at one distance? Then it may be a rare *bonus* or *penalty*, and only the user can know.
 
-What is left stands *apart*.
+What is left stands *apart*. Within a tail, rewards may *crowd* where it would thin out (`rovrl.audit.judge.crowd`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array, Counts
+from rovrl.audit.judge.crowd import Crowd, crowd
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
@@ -41,7 +42,7 @@ LOOKED_AT = 4096
 FAR = 1e300
 ONE_LEVEL = 0.2
 """Distances whose middle four fifths span less than this share of their median are one level."""
-OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "apart")
+OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "crowd", "apart")
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Outliers:
 
 def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Outliers:
     """The rewards of a run that dominate their group or lie beyond a gap, each with its kind."""
-    gaps = _gaps(rollouts, table)
-    nearest = min((gap.threshold for gap in gaps), default=np.inf)
+    gaps, hump = _gaps(rollouts, table)
+    nearest = min([*(gap.threshold for gap in gaps), hump.low if hump else np.inf])
     usual = _usual(table)
     with np.errstate(over="ignore", invalid="ignore"):
         far = np.maximum(table.highest - table.median, table.median - table.lowest) / usual > nearest
@@ -74,9 +75,11 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
         beyond |= gap.seen(distance / usual[group]) > gap.threshold
     low, high = table.dominating_low[group], table.dominating[group] - table.dominating_low[group]
     dominates = (rank < low) | ((rank >= table.finite[group] - high) & (rank < table.finite[group]))
-    out = beyond | dominates
-    row, group, distance, beyond = row[out], group[out], distance[out], beyond[out]
-    kind = np.where(beyond, "apart", "tail").astype("<U8")
+    far = np.abs(distance) / usual[group]
+    crowds = (far >= hump.low) & (far <= hump.high) if hump else np.zeros(len(row), dtype=bool)
+    kind = np.where(beyond, "apart", np.where(crowds, "crowd", "tail")).astype("<U8")
+    out = beyond | crowds | dominates
+    row, group, distance, kind = row[out], group[out], distance[out], kind[out]
     kind[_is_level(table, group, rollouts.reward[row], np.abs(distance))] = "level"
     for sign, name in ((1, "bonus"), (-1, "penalty")):
         here, there = (kind == "apart") & (sign * distance > 0), (kind == "apart") & (sign * distance < 0)
@@ -137,8 +140,8 @@ class Gap(NamedTuple):
     threshold: float
 
 
-def _gaps(rollouts: Rollouts, table: GroupTable) -> list[Gap]:
-    """The lowest gap of each view, in at most LOOKED_AT groups spread over the run."""
+def _gaps(rollouts: Rollouts, table: GroupTable) -> tuple[list[Gap], Crowd | None]:
+    """The lowest gap of each view, and where rewards crowd, in at most LOOKED_AT groups spread over the run."""
     groups = np.arange(0, len(table.size), max(1, len(table.size) // LOOKED_AT))
     row, group, _ = _rows(rollouts, table, groups)
     with np.errstate(over="ignore"):
@@ -151,7 +154,7 @@ def _gaps(rollouts: Rollouts, table: GroupTable) -> list[Gap]:
         side = np.sort(side[side > least / WIDTHS[-1]])[::-1]
         if here := cuts(side, least, 0.5 * len(far), **rule):
             found.append(Gap(seen, here[-1].threshold))
-    return found
+    return found, crowd(far) if size >= SMALL else None
 
 
 def _one_level(distance: Array) -> bool:

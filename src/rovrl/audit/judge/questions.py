@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rovrl.audit.judge.codes import CODES
-from rovrl.audit.judge.findings import Evidence, percent, share
+from rovrl.audit.judge.evidence import Evidence
+from rovrl.audit.judge.findings import percent, share
 from rovrl.audit.read.rows import Note
 
 

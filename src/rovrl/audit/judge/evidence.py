@@ -1,0 +1,66 @@
+"""What findings are made from: the rollouts, their statistics, and what their rewards can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.judge import trained
+from rovrl.audit.judge.alike import Alike, alike
+from rovrl.audit.judge.expect import Expectations
+from rovrl.audit.judge.outliers import Outliers, outliers
+from rovrl.audit.judge.shown import Rejected, rejected
+from rovrl.audit.measure.ratios import RatioTable
+from rovrl.audit.measure.statistics import GroupTable
+from rovrl.audit.read.rollouts import Rollouts
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What findings are made from."""
+
+    rollouts: Rollouts
+    table: GroupTable
+    ratios: RatioTable | None
+    mixed: tuple[int, int]
+    """(groups that hold different prompts, groups looked at)"""
+    trained_with: str | None = None
+    """The advantage method of the run, where it is known."""
+    by_prompt: bool = False
+    """Groups were made from equal prompts, so their ids cannot be wrong."""
+    expect: Expectations = field(default_factory=Expectations)
+    asked: frozenset[str] = field(default_factory=frozenset)
+    """Codes whose threshold the user gave: those count every dominating reward, whatever it may be."""
+
+    @cached_property
+    def outliers(self) -> Outliers:
+        """The dominating rewards, each with what it can be."""
+        return outliers(self.rollouts, self.table, self.expect)
+
+    @cached_property
+    def rejected(self) -> Rejected:
+        """The rewards shown to be faults."""
+        return rejected(self.rollouts, self.table, self.expect)
+
+    @cached_property
+    def alike(self) -> Alike | None:
+        """Whether groups differ as groups do; None where that cannot be said, or where saved prompts prove the ids."""
+        proven = self.by_prompt or (self.mixed[1] > 0 and self.mixed[0] == 0)
+        return None if proven else alike(self.rollouts, self.table)
+
+    def suspects(self, code: str) -> NDArray[np.bool_]:
+        """Groups in which a reward stands apart or is shown to be a fault; all dominated ones if the user asked for that."""
+        if code in self.asked:
+            return self.table.dominating > 0
+        found = np.zeros(len(self.table.size), dtype=bool)
+        found[self.outliers.groups("apart", "crowd")] = True
+        found[self.rejected.group] = True
+        return found
+
+    @property
+    def robust(self) -> bool:
+        """Whether the run itself was trained with a robust advantage."""
+        return trained.is_bounded(self.trained_with)
