@@ -5,7 +5,9 @@ import pytest
 
 import audit_dumps
 from rovrl.audit import audit
+from rovrl.audit.faults.codes import codes as simulated_codes
 from rovrl.audit.faults.honest import HONEST
+from rovrl.audit.faults.simulated import SimulatedRun, spikes
 from rovrl.audit.judge.alike import alike
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.jump import _deviations
@@ -60,6 +62,19 @@ def rare(rewards, generator):
     hit = generator.random(len(rewards)) < 0.1
     rewards[np.flatnonzero(hit), generator.integers(0, rewards.shape[1], hit.sum())] += 9.0
     return rewards
+
+
+def test_tasks_with_rewards_of_their_own_are_not_accused_in_groups_of_four():
+    shape = 60, 32, 4
+    runs = [SimulatedRun(HONEST["mixed tasks"](np.random.default_rng((seed, 9)), shape)) for seed in range(20)]
+    assert sum(bool(simulated_codes(run)) for run in runs) <= 1
+
+
+def test_faults_in_groups_of_four_are_found_beside_them():
+    for seed in range(5):
+        honest = HONEST["mixed tasks"](np.random.default_rng((seed, 9)), (60, 32, 4))
+        run = spikes(0.02, 12)(SimulatedRun(honest), np.random.default_rng(seed))
+        assert simulated_codes(run) & {"faulty_rewards", "dominating_rewards"}
 
 
 def test_a_rare_bonus_is_asked_about_until_it_is_declared(tmp_path):

@@ -16,6 +16,9 @@ from rovrl.robust.outliers.bulk import SortedGroups
 
 LOOKED_AT = 1024
 """Groups looked at: far more than the test needs."""
+SMALL = 8
+"""In smaller groups a value that is the middle of another group is no fault, nor are the others where most are such values: a
+few responses do not tell a task with larger rewards from faults."""
 STRATUM = 16
 """Steps with fewer groups are put together: within a stratum the rate of faults is taken as one."""
 
@@ -49,7 +52,16 @@ def rejected(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Rej
     reward = rollouts.reward[row]
     found, above, below, _ = shown(SortedGroups.of(reward, member, len(groups)), _strata(rollouts.step[groups]))
     found &= expect.unexpected(reward, reward > table.median[groups][member])
+    small = found & (size < SMALL)[member]
+    usual = small & _usual(table, reward)
+    found &= ~(small if usual.sum() > 0.5 * small.sum() else usual)
     return Rejected(row[found], groups[member[found]], len(groups), len(row), (above, below))
+
+
+def _usual(table: GroupTable, reward: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rewards lie within the range of the groups' medians."""
+    middle = table.median[~table.single]
+    return (reward >= middle.min()) & (reward <= middle.max())
 
 
 def _sample(step: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
