@@ -10,6 +10,7 @@ from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
 from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
 from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
 from rovrl.credit import FORMULAS
+from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
 from rovrl.partition import fallback_sentence
 
 ADVANTAGE_NAMES = (*FORMULAS, *(name for name in PEER_ADVANTAGES if name not in FORMULAS))
@@ -41,10 +42,33 @@ def check_reward_channel(config: Any, channel: RewardChannel | None) -> None:
             f"scale_rewards={config.scale_rewards!r} would be ignored: the reward channel has its own scale. "
             "Leave it out, or set reward_channel=None for TRL's own advantage"
         )
+    check_aggregation(config)
+
+
+def check_aggregation(config: Any) -> None:
+    """A ValueError if there is no such order of summing up and giving credit."""
     if config.multi_objective_aggregation not in AGGREGATIONS:
         raise ValueError(
             f"multi_objective_aggregation must be {SUMMED!r} (credit of the weighted sum) or {PER_FUNCTION!r} (credit per "
             f"reward function, then the weighted sum), not {config.multi_objective_aggregation!r}"
+        )
+
+
+def check_clip(low: float, high: float | None) -> None:
+    """A ValueError if no ratio lies between 1 - low and 1 + high."""
+    if not 0 <= low < 1 or (high is not None and not high >= 0):
+        raise ValueError(
+            f"epsilon must be in [0, 1) and epsilon_high at least 0 (GSPO: {CLIP_LOW:g} and {CLIP_HIGH:g}), "
+            f"not {low!r} and {high!r}"
+        )
+
+
+def warn_of_wide_clip(low: float, high: float | None) -> None:
+    """Warns if a sequence weight would never reach the clip."""
+    if max(low, high or 0.0) > WIDE_CLIP:
+        logger.warning(
+            f"epsilon={low:g}, epsilon_high={high}: a clip range made for token weights never acts "
+            f"on a sequence weight, which moves by 1e-4 to 1e-3; leave both out for GSPO's {CLIP_LOW:g} and {CLIP_HIGH:g}"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,19 +14,19 @@ from rovrl.integrations.trl.checks import (
     ADVANTAGE_NAMES,
     PER_FUNCTION,
     WEIGHT_NAMES,
+    check_clip,
     check_ratio_channel,
     check_reward_channel,
     check_rollout_correction,
     warn_of_fallback,
+    warn_of_wide_clip,
 )
 from rovrl.integrations.trl.installed import GRPOConfig
-from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
+from rovrl.loss import CLIP_HIGH, CLIP_LOW
 from rovrl.rollout import ROLLOUT_CORRECTIONS, named_correction
 
 TOKEN_CLIP = 0.2
 """TRL's own epsilon, for token-level losses."""
-
-logger = logging.getLogger("rovrl")
 
 
 @dataclass
@@ -175,17 +174,9 @@ class RoVRConfig(GRPOConfig):
             self.epsilon_high = CLIP_HIGH
         if self.epsilon is None:
             self.epsilon = CLIP_LOW if sequence else TOKEN_CLIP
-        if not 0 <= self.epsilon < 1 or (self.epsilon_high is not None and not self.epsilon_high >= 0):
-            raise ValueError(
-                f"epsilon must be in [0, 1) and epsilon_high at least 0 (GSPO: {CLIP_LOW:g} and {CLIP_HIGH:g}), "
-                f"not {self.epsilon!r} and {self.epsilon_high!r}"
-            )
-        widest = max(self.epsilon, self.epsilon_high or 0.0)
-        if sequence and widest > WIDE_CLIP and self.loss_type != "cispo":
-            logger.warning(
-                f"epsilon={self.epsilon:g}, epsilon_high={self.epsilon_high}: a clip range made for token weights never acts "
-                f"on a sequence weight, which moves by 1e-4 to 1e-3; leave both out for GSPO's {CLIP_LOW:g} and {CLIP_HIGH:g}"
-            )
+        check_clip(self.epsilon, self.epsilon_high)
+        if sequence and self.loss_type != "cispo":
+            warn_of_wide_clip(self.epsilon, self.epsilon_high)
 
 
 def run_without_accelerator(config: Any) -> None:

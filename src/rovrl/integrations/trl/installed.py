@@ -18,12 +18,12 @@ TESTED_TRL = ("1.8", "1.17")
 """Tested from the first up to, not including, the second."""
 
 
-def check_trl(version: str) -> None:
+def check_trl(version: str, tested: tuple[str, str] = TESTED_TRL, what: str = "rovrl's trainer") -> None:
     """A RovrlError if `version` of TRL is outside the tested range: its loss may have changed under the hooks."""
-    first, beyond = TESTED_TRL
+    first, beyond = tested
     if not Version(first) <= Version(version) < Version(beyond):
         raise RovrlError(
-            f"trl {version} is installed, and rovrl's trainer is tested with trl {first} up to (not including) "
+            f"trl {version} is installed, and {what} is tested with trl {first} up to (not including) "
             f"{beyond}: pip install 'trl>={first},<{beyond}'"
         )
 
