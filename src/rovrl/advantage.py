@@ -83,9 +83,12 @@ def by_function(
         return [values], None
     if values.ndim != 2:
         raise ValueError(f"rewards with weights must be [response, function], not of shape {tuple(values.shape)}")
-    shares = [float(weight) for weight in weights]
+    try:
+        shares = [float(weight) for weight in weights]
+    except (TypeError, ValueError):
+        shares = []
     if len(shares) != values.shape[1] or not shares or not all(map(math.isfinite, shares)):
-        raise ValueError(f"weights must be one finite number per reward function ({values.shape[1]}), not {shares}")
+        raise ValueError(f"weights must be one finite number per reward function ({values.shape[1]}), not {weights!r}")
     return list(values.unbind(1)), shares
 
 

@@ -141,6 +141,34 @@ def test_asynchronous_with_sessions_of_several_rows_each_function_gets_its_own_c
     )  # the trainer ran ahead of its rollouts
 
 
+def test_asynchronous_with_rollout_servers_of_their_own_two_calls_make_a_step_and_resuming_goes_on(tmp_path, model):
+    settings = (
+        *ROVR,
+        "trainer.v1.trainer_mode=separate_async",
+        "trainer.v1.separate_async.parameter_sync_step=2",  # two batches of two prompts before the servers get new weights
+        "actor_rollout_ref.rollout.nnodes=1",
+        "actor_rollout_ref.rollout.n_gpus_per_node=1",
+        "actor_rollout_ref.rollout.checkpoint_engine.backend=harness",
+        "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module=verl_harness.weights",
+        "ray_kwargs.ray_init.num_gpus=2",
+        "trainer.save_freq=1",
+        "trainer.resume_mode=auto",
+    )
+    run = launch(tmp_path / "separate", model, *settings, nan=True, steps=2)
+    assert run.wait() == 0, run.tail()
+    _healthy(run, steps=[1, 2])
+    history = read_history(run.directory / "checkpoints" / HISTORY)
+    assert [line["step"] for line in history] == [1, 1, 2, 2]
+    assert [line["state"]["step"] for line in history] == [1, 2, 3, 4]
+    resumed = launch(tmp_path / "separate", model, *settings, nan=True, steps=3)
+    assert resumed.wait() == 0, resumed.tail()
+    after = read_history(run.directory / "checkpoints" / HISTORY)
+    assert after[:4] == history
+    assert [line["step"] for line in after[4:]] == [3, 3]
+    assert after[4]["rovr/lagged_scale"] == history[3]["state"]["memory"][0]["scales"]["value"]
+    assert resumed.metrics()[3]["training/off_policy/trajectory_staleness/mean"] > 0
+
+
 def _unscored(rows, session):
     """Whether the reward function left the session's last output, which it sees, without a score."""
     last = max((row for row in rows if row["uid"].rpartition("_")[0] == session), key=lambda row: row["uid"])

@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import shlex
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +47,7 @@ HERE = {
     ("docs/trl.md", "RoVRTrainer"), ("docs/audit.md", 'audit("outputs/run"'), ("docs/audit.md", "AuditCallback"),
     ("docs/faults.md", "rovrl.RewardChannel"), ("docs/faults.md", "rovrl.explain"), ("docs/train.md", "reward_funcs"),
     ("docs/speed.md", "torch.compile"), ("docs/engines.md", "soft_rovr_context_parallel"),
-    ("docs/trl.md", "RoVRRLOOConfig"),
+    ("docs/trl.md", "RoVRRLOOConfig"), ("docs/trl.md", "RoVRAsyncConfig"),
 }  # fmt: skip
 
 
@@ -221,6 +222,17 @@ def test_the_rloo_classes_of_the_page_are_trls_own_with_a_channel():
     exec(block("docs/trl.md", "RoVRRLOOConfig"), names)
     assert issubclass(names["RoVRRLOOTrainer"], trl.RLOOTrainer)
     assert "reward_channel" in names["RoVRRLOOConfig"].__dataclass_fields__
+
+
+def test_the_asynchronous_trainer_of_the_page_is_trls_with_both_channels():
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TRL says that this part of it is experimental
+        exec(block("docs/trl.md", "RoVRAsyncConfig"), names)
+        from trl.experimental.async_grpo import AsyncGRPOTrainer
+    assert issubclass(names["RoVRAsyncTrainer"], AsyncGRPOTrainer)
+    told = {"reward_channel", "ratio_channel", "advantage", "multi_objective_aggregation"}
+    assert told <= names["RoVRAsyncConfig"].__dataclass_fields__.keys()
 
 
 def test_the_callback_of_the_page_takes_what_it_is_given():

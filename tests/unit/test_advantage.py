@@ -372,7 +372,7 @@ def test_a_response_that_no_function_scored_is_unscored_and_tied_means_that_no_f
     assert bool((info.advantages[12:24] == 0).all())
 
 
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, float("nan")], []])
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, float("nan")], [], "abc", 1.0])
 def test_weights_that_do_not_fit_the_functions_are_refused(weights):
     with pytest.raises(ValueError, match="one finite number per reward function"):
         rovrl.grouped_advantages(*several(), weights=weights)

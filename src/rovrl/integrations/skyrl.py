@@ -10,8 +10,12 @@ from typing import Any
 from torch import Tensor
 
 from rovrl.integrations import functions
+from rovrl.integrations.environment import channels
+from rovrl.integrations.versions import check_engine
 
 ESTIMATOR, LOSS = "rovr", "rovr_gspo"
+TESTED_SKYRL = ("0.3", "0.4")
+"""Tested from the first up to, not including, the second."""
 
 
 def rovr_gspo_loss(
@@ -42,7 +46,9 @@ def rovr_gspo_loss(
 
 
 def register() -> None:
-    """Makes both names known to SkyRL; doing it again changes nothing."""
+    """Makes both names known to SkyRL; doing it again changes nothing. What is missing or wrong is a RovrlError."""
+    check_engine("skyrl", TESTED_SKYRL)
+    channels()
     from skyrl.backends.skyrl_train.utils.ppo_utils import (  # pyright: ignore[reportMissingImports]
         AdvantageEstimatorRegistry,
         PolicyLossRegistry,

@@ -12,12 +12,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from trinity.algorithm.advantage_fn.advantage_fn import GroupAdvantage  # pyright: ignore[reportMissingImports]
-from trinity.algorithm.policy_loss_fn.gspo_policy_loss import GSPOLossFn  # pyright: ignore[reportMissingImports]
-from trinity.algorithm.utils import aggregate_loss  # pyright: ignore[reportMissingImports]
-from trinity.common.experience import group_by  # pyright: ignore[reportMissingImports]
 
 from rovrl.integrations import functions
+from rovrl.integrations.environment import channels
+from rovrl.integrations.versions import check_engine
+
+TESTED_TRINITY = ("0.6", "0.7")
+"""Tested from the first up to, not including, the second."""
+check_engine("trinity-rft", TESTED_TRINITY)
+channels()  # settings that are wrong are refused here, when Trinity-RFT looks the class up
+
+from trinity.algorithm.advantage_fn.advantage_fn import GroupAdvantage  # noqa: E402  # pyright: ignore[reportMissingImports]
+from trinity.algorithm.policy_loss_fn.gspo_policy_loss import GSPOLossFn  # noqa: E402  # pyright: ignore[reportMissingImports]
+from trinity.algorithm.utils import aggregate_loss  # noqa: E402  # pyright: ignore[reportMissingImports]
+from trinity.common.experience import group_by  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 
 class RoVRAdvantage(GroupAdvantage):

@@ -89,10 +89,17 @@ def test_every_function_has_metrics_of_its_own_whose_shares_sum_to_one(faults, a
     assert trainer.reward_run.metrics()["rovr/tied_rate/digit_share"] == logged["rovr/tied_rate/digit_share"]
 
 
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0]])
-def test_a_wrong_number_of_weights_is_refused_before_the_first_rollout(weights, tmp_path):
-    with pytest.raises(ValueError, match=r"reward weights .* must match"):
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0], [1.0, float("nan")], [0.0, 0.0], ["1", "2"], []])
+def test_weights_that_are_not_one_number_per_function_are_refused_before_the_first_rollout(weights, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"reward_weights must be one finite number per reward function \(2\), not all 0"
+    ):
         tiny.trainer(tmp_path, rewards=[tiny.digit_share, tiny.length_reward], reward_weights=weights)
+
+
+def test_a_reward_function_that_is_none_is_refused_in_a_sentence(tmp_path):
+    with pytest.raises(ValueError, match=r"reward_funcs must be functions .* and 3 is neither"):
+        tiny.trainer(tmp_path, rewards=[tiny.digit_share, 3])
 
 
 def test_the_one_batch_of_all_engines_gets_the_same_advantages_and_metrics(tmp_path):

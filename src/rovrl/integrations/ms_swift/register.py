@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
-
-from packaging.version import Version
 
 from rovrl.errors import RovrlError
 from rovrl.integrations.environment import channels
+from rovrl.integrations.versions import check_engine
 
 TESTED_MS_SWIFT = ("4.6", "4.7")
 """Tested from the first up to, not including, the second."""
@@ -17,17 +15,7 @@ TRAINER = "rovrl.integrations.ms_swift.trainer.RoVRTrainer"
 
 def check_ms_swift() -> str:
     """The installed version of ms-swift; a RovrlError if there is none, or one with which nothing was tested."""
-    first, beyond = TESTED_MS_SWIFT
-    wanted = f"pip install 'ms-swift>={first},<{beyond}' msgspec"
-    try:
-        installed = version("ms-swift")
-    except PackageNotFoundError:
-        raise RovrlError(f"ms-swift is not installed in this environment: {wanted}") from None
-    if not Version(first) <= Version(installed) < Version(beyond):
-        raise RovrlError(
-            f"ms-swift {installed} is installed, and rovrl is tested with {first} up to {beyond}: {wanted}"
-        )
-    return installed
+    return check_engine("ms-swift", TESTED_MS_SWIFT, "msgspec")
 
 
 def register() -> None:

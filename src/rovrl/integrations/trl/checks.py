@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
+from numbers import Real
 from typing import Any
 
 from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
@@ -135,6 +137,29 @@ def warn_of_fallback(channel: RewardChannel, group: int) -> None:
     text = fallback_sentence(channel, group)
     if text:
         logger.warning(f"num_generations={group} {text}")
+
+
+def check_rewards(functions: Any, weights: Any, environments: bool = False) -> None:
+    """A ValueError if a reward function is none, or the weights are not one finite number for each of them.
+
+    With `environments` that score by themselves there are more rewards than functions, and TRL counts them.
+    """
+    listed = functions if isinstance(functions, list) else [functions]
+    for each in listed if functions is not None else ():
+        if not (callable(each) or isinstance(each, str)):
+            raise ValueError(
+                f"reward_funcs must be functions (prompts, completions, ...) -> a number or None per completion, or paths of "
+                f"reward models, and {each!r} is neither"
+            )
+    if weights is None:
+        return
+    finite = all(isinstance(each, Real) and math.isfinite(each) for each in weights)
+    counted = environments or functions is None or len(weights) == len(listed)
+    if not (finite and counted and any(weights)):
+        raise ValueError(
+            f"reward_weights must be one finite number per reward function ({len(listed)}), not all 0, and they are "
+            f"{list(weights)}: leave them out for a weight of 1 each"
+        )
 
 
 def check_inputs(model: Any, args: Any, train_dataset: Any, others: dict[str, Any]) -> None:

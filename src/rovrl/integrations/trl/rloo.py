@@ -17,7 +17,13 @@ from trl.trainer.rloo_trainer import RLOOTrainer
 from rovrl.config import RewardChannel
 from rovrl.integrations.hf.rewards import total
 from rovrl.integrations.trl.card import ROVR
-from rovrl.integrations.trl.checks import ADVANTAGE_NAMES, check_advantage, check_inputs, warn_of_fallback
+from rovrl.integrations.trl.checks import (
+    ADVANTAGE_NAMES,
+    check_advantage,
+    check_inputs,
+    check_rewards,
+    warn_of_fallback,
+)
 from rovrl.integrations.trl.config import as_fields, mapping, run_without_accelerator
 from rovrl.integrations.trl.credit import CreditedTrainer
 from rovrl.integrations.trl.rewards import RewardTransform
@@ -84,6 +90,7 @@ class RoVRRLOOTrainer(CreditedTrainer, RLOOTrainer):
             raise TypeError(
                 f"RoVRRLOOTrainer needs a RoVRRLOOConfig (with any field of RLOOConfig), not {type(args).__name__}"
             )
+        check_rewards(reward_funcs, args.reward_weights)
         check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.reward_transform = reward_transform

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rovrl.explanation import Explanation
 from rovrl.integrations.trl.card import card, settings_section
-from rovrl.integrations.trl.checks import check_inputs, check_sampler
+from rovrl.integrations.trl.checks import check_inputs, check_rewards, check_sampler
 from rovrl.integrations.trl.config import RoVRConfig
 from rovrl.integrations.trl.credit import CreditedTrainer
 from rovrl.integrations.trl.installed import GRPOTrainer
@@ -52,6 +52,7 @@ class RoVRTrainer(CreditedTrainer, GRPOTrainer):
             args = RoVRConfig(f"{name.rstrip('/').split('/')[-1] or 'model'}-RoVR-GSPO")
         if not isinstance(args, RoVRConfig):
             raise TypeError(f"RoVRTrainer needs a RoVRConfig (with any field of GRPOConfig), not {type(args).__name__}")
+        check_rewards(reward_funcs, args.reward_weights, kwargs.get("environment_factory") is not None)
         check_inputs(model, args, more[0] if more else kwargs.get("train_dataset"), kwargs)
         check_sampler(args, self.brings_rollout_log_probs or kwargs.get("rollout_func") is not None)
         self._name, self._paper, self._tag_names = card(args)

@@ -45,15 +45,19 @@ class Functions(NamedTuple):
 
 def reward_functions(algorithm: Any) -> Functions | None:
     """The reward functions of verl's `gdpo_reward_keys` and `gdpo_reward_weights` (1 each); None: credit of the score."""
-    names = list((algorithm or {}).get("gdpo_reward_keys") or [])
-    given = (algorithm or {}).get("gdpo_reward_weights")
-    if not names and given is None:
+    keys, given = ((algorithm or {}).get(f"gdpo_reward_{each}") for each in ("keys", "weights"))
+    if not keys and given is None:
         return None
-    weights = [1.0] * len(names) if given is None else [float(weight) for weight in given]
-    if not names or len(set(names)) < len(names) or len(weights) != len(names) or not all(map(math.isfinite, weights)):
+    try:
+        names = [keys] if isinstance(keys, str) else list(keys or [])
+        weights = [1.0] * len(names) if given is None else [float(weight) for weight in given]
+        sound = len(set(names)) == len(names) == len(weights) and all(map(math.isfinite, weights))
+    except (TypeError, ValueError):  # not lists, not numbers
+        names, weights, sound = keys, given, False
+    if not names or not sound:
         raise ValueError(
-            "algorithm.gdpo_reward_weights must be one finite number per name in algorithm.gdpo_reward_keys, each name once; "
-            f"they are {weights} and {names}"
+            "algorithm.gdpo_reward_weights must be one finite number per name in algorithm.gdpo_reward_keys, each name once, "
+            f"as in [1.0,0.5] for [right,short]; they are {weights} and {names}"
         )
     if algorithm.get("use_kl_in_reward"):
         raise ValueError(

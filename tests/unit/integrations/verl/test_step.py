@@ -106,6 +106,8 @@ WRONG = {
     "too few weights": {"gdpo_reward_keys": ["a", "b"], "gdpo_reward_weights": [1.0]},
     "weights of nothing": {"gdpo_reward_weights": [1.0]},
     "a name twice": {"gdpo_reward_keys": ["a", "a"]},
+    "no lists": {"gdpo_reward_keys": "a", "gdpo_reward_weights": 1},
+    "no numbers": {"gdpo_reward_keys": ["a"], "gdpo_reward_weights": ["much"]},
     "no number": {"gdpo_reward_keys": ["a"], "gdpo_reward_weights": [float("nan")]},
 }
 

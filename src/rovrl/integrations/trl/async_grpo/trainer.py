@@ -20,6 +20,7 @@ from rovrl.integrations.trl.async_grpo.config import RoVRAsyncConfig
 from rovrl.integrations.trl.async_grpo.groups import Conversation, CreditedQueue
 from rovrl.integrations.trl.async_grpo.installed import AsyncGRPOTrainer
 from rovrl.integrations.trl.card import ROVR
+from rovrl.integrations.trl.checks import check_rewards
 from rovrl.loss import MAX_LOG_WEIGHT
 from rovrl.metrics import reward_metrics, weight_metrics
 from rovrl.robust.kernels import compiled
@@ -48,6 +49,7 @@ class RoVRAsyncTrainer(RobustTrainer, AsyncGRPOTrainer):
             raise TypeError(
                 f"RoVRAsyncTrainer needs a RoVRAsyncConfig (with any field of AsyncGRPOConfig), not {type(args).__name__}"
             )
+        check_rewards(reward_funcs, None)
         super().__init__(model, reward_funcs, args, *more, **kwargs)
         self.set_channels(args.reward_settings, args.ratio_settings, ())
         if self.reward_run is not None and self.rollout_queue is not None:
