@@ -157,6 +157,7 @@ def test_asynchronous_with_rollout_servers_of_their_own_two_calls_make_a_step_an
     run = launch(tmp_path / "separate", model, *settings, nan=True, steps=2)
     assert run.wait() == 0, run.tail()
     _healthy(run, steps=[1, 2])
+    assert run.metrics()[2]["actor/rovr/weight_shift"] > 0  # the second batch is trained on when the policy has moved
     history = read_history(run.directory / "checkpoints" / HISTORY)
     assert [line["step"] for line in history] == [1, 1, 2, 2]
     assert [line["state"]["step"] for line in history] == [1, 2, 3, 4]

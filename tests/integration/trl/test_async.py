@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +17,9 @@ import tiny
 from async_rollouts import SETTINGS, build, module
 from rovrl.integrations.trl.async_grpo import RoVRAsyncConfig, RoVRAsyncTrainer
 from rovrl.integrations.trl.async_grpo.installed import check_async_trl
+
+TESTS = Path(__file__).parents[2]
+ROUNDING = 1e-4  # float32 gradients summed in another order, over three steps of Adam; a step moves parameters by 1e-2
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +74,36 @@ def assert_credited_by(run, samples):
         step = samples[start : start + 16]
         found = run.advantages([sample.metrics["reward"] for sample in step], [sample.group_id for sample in step])
         assert [sample.advantage for sample in step] == pytest.approx(found.tolist(), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_update_of_one(path, tmp_path):
+    found = {}
+    for ranks in (1, 2):
+        out = tmp_path / str(ranks)
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks > 1 else []
+        done = subprocess.run(
+            [sys.executable, *launch, TESTS / "async_ranks.py", path, out],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-8000:]
+        assert (out / "checkpoint-2" / "rovr_state.json").exists()
+        found[ranks] = torch.load(out / "found.pt", weights_only=True)
+    one, two = found[1], found[2]
+    assert (
+        one["advantages"][:32] == two["advantages"][:32]
+    )  # the third step's responses are of policies that rounded apart
+    assert (one["weights"] - two["weights"]).abs().max() < ROUNDING
+    for mine, other in zip(two["log"][:2], one["log"][:2], strict=True):
+        shared = [name for name in other if name.startswith("rovr/")]
+        assert len(shared) > 10
+        assert {name: mine[name] for name in shared} == pytest.approx(
+            {name: other[name] for name in shared}, rel=1e-3, abs=1e-5
+        )
 
 
 def test_the_one_batch_of_all_engines_gets_the_same_advantages_and_metrics(path, tmp_path):

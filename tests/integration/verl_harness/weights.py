@@ -3,9 +3,20 @@
 import asyncio
 
 import ray
+import verl.utils.fsdp_utils as fsdp
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 
 STORE = "harness_weights"
+_save = fsdp.fsdp2_sharded_save_to_cpu
+
+
+def _save_apart(model):
+    # verl saves the policy before a step by .cpu(), which on a CPU is the policy itself and moves with it
+    state, layout = _save(model)
+    return {name: (tensor.clone(), own) for name, (tensor, own) in state.items()}, layout
+
+
+fsdp.fsdp2_sharded_save_to_cpu = _save_apart
 
 
 class Store:
