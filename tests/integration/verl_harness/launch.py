@@ -115,6 +115,7 @@ def _environment(directory: Path) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_enable_worker_prestart": "0",
+        "RAY_worker_niceness": "0",  # as the driver: on a busy machine its 15 would starve them
         "RAY_AUTH_MODE": "disabled",
     }
     inherited = {k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "PYTEST_XDIST_WORKER")}
