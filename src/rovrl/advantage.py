@@ -118,7 +118,7 @@ def explain_groups(
     found = list(buckets(counted, group, num_groups))
     used = {m: partitions[_to_cut(m, method)] for m, _, _ in found}
     with compiled_if_large(len(values)):
-        settings = Resolved.of([x[rows] for _, _, rows in found], used, channel, method, scales)
+        settings = Resolved.of([x[rows] for _, _, rows in found] if scales is None else [], used, channel, method, scales)
 
         advantages = torch.zeros_like(x)
         per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu", "unit")}
@@ -173,19 +173,26 @@ def _dense(name: str) -> Advantage:
         given = None if name == "loo" else blocks
         partitions = Partitions(channel, generator) if given is None else GivenBlocks(channel, given)
         rows = values.reshape(-1, size)
-        ids = torch.arange(len(rows), device=rows.device).repeat_interleave(size)
-        faults = find_faults(rows.flatten(), ids, len(rows)) if channel.faults == "reject" else None
+        ids, faults = None, None
+        if channel.faults == "reject":
+            ids = _ids(rows)
+            faults = find_faults(rows.flatten(), ids, len(rows))
         whole = size >= 2 and bool(rows.sum().isfinite()) and (faults is None or not bool(faults.rejected.any()))
         if whole:  # no gaps: no bookkeeping of groups
             found = _of_whole_groups(rows.double(), name, channel, partitions)
             if found is not None:
                 return found.to(values.dtype).view(values.shape)
+        ids = _ids(rows) if ids is None else ids
         info = explain_groups(rows.flatten(), ids, channel, partitions, name, faults=faults)
         return info.advantages.view(values.shape)
 
     advantage.__name__ = name
     advantage.__doc__ = f"Advantages of groups on the last axis: {FORMULAS[name].__doc__}"
     return advantage
+
+
+def _ids(rows: Tensor) -> Tensor:
+    return torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[-1])
 
 
 def _of_whole_groups(

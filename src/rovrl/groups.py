@@ -82,8 +82,10 @@ def _refuse_what_is_no_id(distinct: Iterable[Any], ids: list[Any]) -> None:
 def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[Bucket]:
     """(m, groups [g], rows [g, m]) for every number m ≥ 2 of finite responses that occurs, ascending."""
     rows = finite.nonzero().squeeze(-1)
-    rows = rows[group[rows].argsort(stable=True)]
-    sizes = torch.bincount(group[rows], minlength=num_groups)
+    own = group[rows]
+    if bool((own[1:] < own[:-1]).any()):  # else one group comes after the other
+        rows = rows[own.argsort(stable=True)]
+    sizes = torch.bincount(own, minlength=num_groups)
     starts = sizes.cumsum(0) - sizes
     for m in sizes.unique().tolist():
         if m >= 2:

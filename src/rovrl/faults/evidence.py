@@ -59,8 +59,7 @@ def search(groups: SortedGroups, residual: np.ndarray, unit: float, design: Desi
     evidence, found = _evidence(groups, residual, unit, design, ERROR / 4)
     shown: Cut | None = None
     for cut in found if design.mean_size >= LAYERED else found[:1]:
-        first = shown.hits if shown else 0
-        if evidence.shows(first, cut, shown) or (shown and evidence.extends(shown, cut)):
+        if evidence.shows(cut, shown) or (shown and evidence.extends(shown, cut)):
             shown = cut
     return evidence.side(shown) if shown else Side()
 
@@ -73,7 +72,7 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
     """
     evidence, found = _evidence(groups, np.abs(residual), unit, design, ERROR / 2)
     for cut in found if design.mean_size >= LAYERED else found[:1]:
-        far = (evidence.residual >= cut.at) & (design.sizes > 0)[groups.group]
+        far = (evidence.residual >= cut.at) & groups.of_members(design.sizes > 0)
         up, down = (groups.count(far & (sign * residual > 0)).astype(float) for sign in (1, -1))
         both = up + down
         unsuspicious = all(evidence.chance_of(counts) >= UNSUSPICIOUS for counts in (up, down, both))
@@ -88,15 +87,13 @@ def _evidence(
     """The hits on the positive side of the residuals, and the cuts among them that share the error rate."""
     least = unit * (LEAST if design.mean_size >= LAYERED else LEAST_IN_SMALL)
     least = max(least, LEAST_OF_GRADES * groups.step) if groups.graded else least
-    candidates = np.flatnonzero(residual > least / WIDTHS[-1])
-    candidates = candidates[design.sizes[groups.group[candidates]] > 0]
-    beyond = residual[candidates] > least
-    far = candidates[beyond]
-    far = far[np.argsort(-residual[far])]
-    nearer = np.sort(residual[candidates[~beyond]])[::-1] if len(far) else residual[:0]
-    values, most = np.concatenate([residual[far], nearer]), MOST * float(design.members.sum())
-    found = cuts(values, least, most) if len(far) else []
-    return _Evidence(groups, residual, design, groups.group[far], error / max(len(found), 1)), found
+    used = residual if design.sizes.all() else np.where(groups.of_members(design.sizes > 0), residual, 0.0)
+    far = np.flatnonzero(used > least)
+    distance, found = residual[far], []
+    if len(far):
+        nearer = used[(used > least / WIDTHS[-1]) & (used <= least)]
+        found = cuts(np.sort(distance)[::-1], least, MOST * float(design.members.sum()), nearer=nearer)
+    return _Evidence(groups, residual, design, distance, groups.group[far], error / max(len(found), 1)), found
 
 
 @dataclass(frozen=True)
@@ -104,17 +101,22 @@ class _Evidence:
     groups: SortedGroups
     residual: np.ndarray
     design: Design
+    distance: np.ndarray
+    """How far out each candidate is."""
     group: np.ndarray
-    """The groups of the candidates, the farthest first."""
+    """Its group."""
     level: float
 
-    def counts(self, first: int, last: int) -> np.ndarray:
-        """How many of the candidates first ... last - 1 belong to each group."""
-        return np.bincount(self.group[first:last], minlength=len(self.groups.size)).astype(float)
+    def counts(self, cut: Cut, beyond: Cut | None) -> np.ndarray:
+        """How many of the candidates from the cut on, and not `beyond` another one, belong to each group."""
+        chosen = self.distance >= cut.at
+        if beyond:
+            chosen &= self.distance < beyond.at
+        return np.bincount(self.group[chosen], minlength=len(self.groups.size)).astype(float)
 
-    def shows(self, first: int, cut: Cut, beyond: Cut | None) -> bool:
-        """Whether the candidates from number `first` to the cut are faults: evenly spread, and not merely for lack of power."""
-        counts = self.counts(first, cut.hits)
+    def shows(self, cut: Cut, beyond: Cut | None) -> bool:
+        """Whether the candidates from the cut to the one beyond are faults: evenly spread, and not merely for lack of power."""
+        counts = self.counts(cut, beyond)
         expected = self.chance(counts)
         if not self.even_not_ordinary(counts, expected):
             return False
@@ -144,7 +146,7 @@ class _Evidence:
         """Hits per group that are as far out on the other side."""
         farthest = beyond.at if beyond else np.inf
         far = (self.residual < -cut.at * (1 - 1e-3)) & (self.residual >= -farthest)
-        return self.groups.count(far & (self.design.sizes > 0)[self.groups.group]).astype(float)
+        return self.groups.count(far & self.groups.of_members(self.design.sizes > 0)).astype(float)
 
     def meets(self, counts: np.ndarray, opposite: np.ndarray) -> bool:
         """Whether opposite hits share groups as often as by chance. Right and wrong answers do not: the center is one of them.
@@ -167,12 +169,11 @@ class _Evidence:
         """Whether a few more hits than those shown, unsuspicious but too few for a test, are shown together with them."""
         if cut.hits > (1 + REMAINDER) * shown.hits:
             return False
-        counts = self.counts(shown.hits, cut.hits)
-        return self.chance_of(counts) >= UNSUSPICIOUS and self.shows(0, cut, None)
+        return self.chance_of(self.counts(cut, shown)) >= UNSUSPICIOUS and self.shows(cut, None)
 
     def side(self, cut: Cut) -> Side:
         """The threshold with the dispersion of what lies beyond it."""
-        return self.measured(cut.threshold, self.counts(0, cut.hits))
+        return self.measured(cut.threshold, self.counts(cut, None))
 
     def measured(self, threshold: float, counts: np.ndarray) -> Side:
         """A side with this threshold and so many hits per group."""

@@ -40,9 +40,11 @@ def find_faults(
     policy has to stay the same, and steps in another unit are left out. Shifting
     a group, changing the unit or reordering the responses changes nothing.
     """
-    finite = rewards.isfinite().cpu().numpy()
-    values = rewards.detach().double().cpu().numpy()[finite]
-    codes = group.cpu().numpy()[finite]
+    values, codes = rewards.detach().double().cpu().numpy(), group.cpu().numpy()
+    finite = np.isfinite(values)
+    whole = bool(finite.all())
+    if not whole:
+        values, codes = values[finite], codes[finite]
     if not np.bincount(codes, minlength=num_groups).all():  # a group without a finite reward
         _, codes = np.unique(codes, return_inverse=True)
     earlier = [] if window is None else _comparable(values, codes, window.steps)
@@ -51,7 +53,11 @@ def find_faults(
     if not len(values):
         return Faults(rejected, Side(), Side(), 0.0)
     found, above, below, unit = shown(SortedGroups.of(values, codes, len(strata)), strata)
-    rejected[torch.from_numpy(finite)] = torch.from_numpy(found[: int(finite.sum())])
+    here = torch.from_numpy(found[: int(finite.sum())])
+    if whole:
+        rejected = here
+    else:
+        rejected[torch.from_numpy(finite)] = here
     return Faults(rejected.to(rewards.device), above, below, unit)
 
 
@@ -73,6 +79,8 @@ def _unit(values: np.ndarray, codes: np.ndarray) -> float:
 def _joined(values: np.ndarray, codes: np.ndarray, earlier: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The batch first, then the earlier steps; and the stratum of every group."""
     num = int(codes.max(initial=-1)) + 1
+    if not earlier:
+        return values, codes, np.zeros(num, int)
     all_values, all_codes, strata = [values], [codes], [np.zeros(num, int)]
     for number, (sizes, residuals) in enumerate(earlier, 1):
         all_values.append(np.asarray(residuals, float))

@@ -52,18 +52,18 @@ def _round(
 ) -> tuple[Side, Side, float, Ranges]:
     """Both sides, the unit and what is kept, from the centers and the unit of what was kept before."""
     center = groups.median(low, high)
-    kept = (groups.place >= low[groups.group]) & (groups.place < high[groups.group])
-    unit = groups.unit(groups.residual(center), kept)
+    kept, residual = groups.between(low, high), groups.residual(center)
+    unit = groups.unit(residual, kept)
     if first and unit > 0:
         center = groups.densest(center, LEAST * unit)
-        unit = groups.unit(groups.residual(center), kept)
+        residual = groups.residual(center)
+        unit = groups.unit(residual, kept)
     if unit == 0:
         return Side(), Side(), 0.0, (low, high)
-    residual = groups.residual(center)
     above, below = search(groups, residual, unit, design), search(groups, -residual, unit, design)
     if above.hits + below.hits == 0:
         above, below = search_together(groups, residual, unit, design)
-    return above, below, unit, _ranges(groups, _recentred(groups, center, above, below), above, below)
+    return above, below, unit, _ranges(groups, _recentred(groups, center, residual, above, below), above, below)
 
 
 def _same(one: Ranges, other: Ranges) -> bool:
@@ -88,7 +88,9 @@ def _ranges(groups: SortedGroups, center: np.ndarray, above: Side, below: Side) 
     return groups.count(residual < -below.threshold), groups.size - groups.count(residual > above.threshold)
 
 
-def _recentred(groups: SortedGroups, center: np.ndarray, above: Side, below: Side) -> np.ndarray:
+def _recentred(
+    groups: SortedGroups, center: np.ndarray, residual: np.ndarray, above: Side, below: Side
+) -> np.ndarray:
     """The centers, moved to the hits of one side where that makes a group's hits likelier at the rates of all groups.
 
     In a group with most of its members hit, the center lies among the faults, and its honest members look like hits.
@@ -97,20 +99,22 @@ def _recentred(groups: SortedGroups, center: np.ndarray, above: Side, below: Sid
     if not np.isfinite(nearest):
         return center
     ends = tuple(side.threshold if np.isfinite(side.threshold) else nearest for side in (below, above))
-    residual = groups.residual(center)
     down, up = groups.count(residual < -ends[0]), groups.count(residual > ends[1])
     clear = np.maximum(down, up) <= CLEAR * groups.size
-    usual = _usual(residual[clear[groups.group]], ends)
+    usual = _usual(residual[groups.of_members(clear)], ends)
     members = float(groups.size[clear].sum())
     rates = tuple((float(count[clear].sum()) + 0.5) / (members + 1) for count in (down, up))
-    best, likeliest = _likelihood(groups, residual, ends, usual, rates), center.copy()
     doubtful = np.maximum(down, up) >= DOUBTFUL * groups.size
-    for low, high in ((np.zeros_like(down), down), (groups.size - up, groups.size)):
-        other = groups.median(low, high)
-        found = _likelihood(groups, groups.residual(other), ends, usual, rates)
-        better = doubtful & (high > low) & (found > best)
+    some, down, up, likeliest = groups.only(doubtful), down[doubtful], up[doubtful], center[doubtful]
+    best = _likelihood(some, some.residual(likeliest), ends, usual, rates)
+    for low, high in ((np.zeros_like(down), down), (some.size - up, some.size)):
+        other = some.median(low, high)
+        found = _likelihood(some, some.residual(other), ends, usual, rates)
+        better = (high > low) & (found > best)
         best, likeliest = np.where(better, found, best), np.where(better, other, likeliest)
-    return likeliest
+    center = center.copy()
+    center[doubtful] = likeliest
+    return center
 
 
 def _usual(residual: np.ndarray, ends: tuple[float, ...]) -> tuple[float, ...]:
@@ -144,7 +148,6 @@ def _mask(groups: SortedGroups, low: np.ndarray, high: np.ndarray) -> np.ndarray
     """What is rejected, in the original order; nothing in a group that would lose too much."""
     gone = low + groups.size - high
     allowed = np.where(groups.size < SMALL, 2 * gone < groups.size, gone <= SHARE * groups.size)
-    inside = (groups.place >= low[groups.group]) & (groups.place < high[groups.group])
     rejected = np.zeros(len(groups.values), bool)
-    rejected[groups.order] = ~inside & allowed[groups.group]
+    rejected[groups.order] = ~groups.between(low, high) & groups.of_members(allowed)
     return rejected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING
@@ -111,14 +111,15 @@ def supports_budget(sizes: Sequence[int], n: int, arbitrary: int | None, replace
     return enough_blocks and min(sizes) >= 2 * replaced + 1 and sum(sizes) == n and max(sizes) - min(sizes) <= 1
 
 
-def _fixed_permutation(n: int) -> list[int]:
+@lru_cache(maxsize=256)
+def _fixed_permutation(n: int) -> tuple[int, ...]:
     """What torch.randperm gives on the CPU under the fixed seed, without torch: Fisher and Yates with the same generator."""
     drawn = np.random.RandomState(FIXED_SEED).randint(0, 2**32, n, dtype=np.uint32).tolist()
     order = list(range(n))
     for i in range(n - 1):
         other = i + drawn[i] % (n - i)
         order[i], order[other] = order[other], order[i]
-    return order
+    return tuple(order)
 
 
 def _check_count(n: int, num_blocks: int) -> None:

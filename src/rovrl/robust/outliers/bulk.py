@@ -36,14 +36,15 @@ class SortedGroups:
     def of(cls, values: np.ndarray, group: np.ndarray, num_groups: int) -> SortedGroups:
         """The groups of finite values; `group` holds 0 ... num_groups - 1, each at least once."""
         size = np.bincount(group, minlength=num_groups)
-        by_group = np.argsort(group, kind="stable") if (group[1:] < group[:-1]).any() else np.arange(len(group))
+        by_group = np.argsort(group, kind="stable") if (group[1:] < group[:-1]).any() else None
         if len(size) and size.min() == size.max():
-            rows = values[by_group].reshape(num_groups, -1)
-            within = np.argsort(rows, axis=-1, kind="stable") + np.arange(0, len(values), rows.shape[-1])[:, None]
-            order = by_group[within.ravel()]
+            rows = (values if by_group is None else values[by_group]).reshape(num_groups, -1)
+            order = np.argsort(rows, axis=-1)  # equal values change places only among themselves
+            order += np.arange(0, len(values), rows.shape[-1])[:, None]
+            order = order.ravel() if by_group is None else by_group[order.ravel()]
         else:
             order = np.lexsort((values, group))
-        return cls(values[order], group[order], size, order)
+        return cls(values[order], np.repeat(np.arange(num_groups), size), size, order)
 
     @cached_property
     def start(self) -> np.ndarray:
@@ -53,7 +54,22 @@ class SortedGroups:
     @cached_property
     def place(self) -> np.ndarray:
         """The rank of each value in its group, from 0."""
-        return np.arange(len(self.values)) - self.start[self.group]
+        return np.arange(len(self.values)) - self.of_members(self.start)
+
+    def only(self, chosen: np.ndarray) -> SortedGroups:
+        """Some of the groups, numbered anew."""
+        members, size = self.of_members(chosen), self.size[chosen]
+        return SortedGroups(self.values[members], np.repeat(np.arange(len(size)), size), size, self.order[members])
+
+    def of_members(self, numbers: np.ndarray) -> np.ndarray:
+        """The number of each member's group."""
+        return np.repeat(numbers, self.size)
+
+    def between(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Which members are ranked low ≤ rank < high in their group."""
+        if not low.any() and np.array_equal(high, self.size):
+            return np.ones(len(self.values), bool)
+        return (self.place >= self.of_members(low)) & (self.place < self.of_members(high))
 
     def count(self, chosen: np.ndarray) -> np.ndarray:
         """How many members of each group are chosen."""
@@ -61,8 +77,10 @@ class SortedGroups:
 
     def residual(self, center: np.ndarray) -> np.ndarray:
         """Values minus their group's center, finite."""
+        found = self.of_members(center)
         with np.errstate(over="ignore"):
-            return np.clip(self.values - center[self.group], -LARGEST, LARGEST)
+            np.subtract(self.values, found, out=found)
+        return np.clip(found, -LARGEST, LARGEST, out=found)
 
     def median(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """The (lower) median of the members ranked low ≤ rank < high of each group: always one of them, never between two."""
@@ -85,34 +103,45 @@ class SortedGroups:
     @cached_property
     def _steps(self) -> np.ndarray:
         """From each value to the next: infinite where that is the same value, or of another group."""
-        lower, upper = self.values[:-1], self.values[1:]
         with np.errstate(over="ignore"):
-            step = np.minimum(upper - lower, LARGEST)
-        rounding = ROUNDING * np.maximum(np.abs(lower), np.abs(upper))
-        return np.where((self.group[1:] == self.group[:-1]) & (step > np.maximum(rounding, 1e-300)), step, np.inf)
+            step = np.diff(self.values)
+        np.minimum(step, LARGEST, out=step)
+        rounding = np.abs(self.values)
+        rounding = np.maximum(rounding[:-1], rounding[1:], out=rounding[:-1])
+        rounding *= ROUNDING
+        step[step <= np.maximum(rounding, 1e-300, out=rounding)] = np.inf
+        step[self.start[1:] - 1] = np.inf
+        return step
 
     @cached_property
     def graded(self) -> bool:
         """Whether the values have no continuous part: in groups with contrast, most members are equal to another one."""
-        same = (self.group[1:] == self.group[:-1]) & ~np.isfinite(self._steps)
+        same = np.isinf(self._steps)
+        same[self.start[1:] - 1] = False
         tied = np.append(same, False) | np.append(False, same)
-        return 2 * int((tied & self._contrast[self.group]).sum()) > int(self.size[self._contrast].sum())
+        return 2 * int(np.count_nonzero(tied & self._contrasted)) > int(self.size[self._contrast].sum())
 
     @cached_property
     def _contrast(self) -> np.ndarray:
         return self.values[self.start + self.size - 1] > self.values[self.start]
 
     @cached_property
+    def _contrasted(self) -> np.ndarray:
+        """The members of groups with contrast."""
+        return self.of_members(self._contrast)
+
+    @cached_property
     def step(self) -> float:
         """The step of a discrete variable: the smallest step between two values, which 5 % of the groups may undercut; or 0."""
         step = self._steps
         least = np.minimum.reduceat(np.append(np.inf, step), self.start) if len(self.size) else step
-        least = np.sort(least[np.isfinite(least)])
-        return float(least[int(DISCRETE * (len(least) - 1))]) if len(least) else 0.0
+        least = least[np.isfinite(least)]
+        place = int(DISCRETE * (len(least) - 1))
+        return float(np.partition(least, place)[place]) if len(least) else 0.0
 
     def unit(self, residual: np.ndarray, kept: np.ndarray) -> float:
         """1.4826 times the median |residual| of what is kept in groups with contrast; at least half the step."""
-        used = np.abs(residual[kept & self._contrast[self.group]])
+        used = np.abs(residual[kept & self._contrasted])
         return max(CONSISTENCY * float(np.median(used)), 0.5 * self.step) if len(used) else 0.0
 
 

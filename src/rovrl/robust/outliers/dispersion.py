@@ -68,11 +68,19 @@ class Design:
         return float(self.sizes.sum() / max((self.sizes > 0).sum(), 1))
 
     @cached_property
-    def shapes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+    def touched(self) -> tuple[np.ndarray, ...]:
+        """Of each stratum the ordered triples of edges that touch 2, 3, 4, 5 and 6 members, and pairs that touch four."""
+        p, (a, b, beside) = self.edges, self.tuples
+        apart = p * p - p - a  # ordered pairs of edges without a common member
+        rest = p**3 - p - 4 * a - 3 * apart - 4 * b - beside
+        return p, 4 * a, 3 * apart + 4 * b, beside, rest, apart
+
+    @cached_property
+    def shapes(self) -> list[Shape]:
         """Of each stratum the sizes that occur, and how many groups have each."""
         inside = self.sizes > 0
         return [
-            np.unique(self.sizes[inside & (self.strata == stratum)], return_counts=True)
+            Shape(*np.unique(self.sizes[inside & (self.strata == stratum)], return_counts=True))
             for stratum in range(self.num_strata)
         ]
 
@@ -92,13 +100,11 @@ def chance(hits: np.ndarray, design: Design) -> Moments:
     T sums one product of indicators per edge (pair of members of one group), so E T^k counts k-tuples of edges by the number v
     of members they touch, each with probability h_v = N^(v)/M^(v) (falling factorials). Exact; strata add up. No hits: 0.
     """
-    p, (a, b, beside) = design.edges, design.tuples
-    apart = p * p - p - a  # ordered pairs of edges without a common member
-    rest = p**3 - p - 4 * a - 3 * apart - 4 * b - beside
+    (a, _, _), (p, three, four, five, six, apart) = design.tuples, design.touched
     h2, h3, h4, h5, h6 = _all_hit(hits, design.members)
     first = p * h2
     second = p * h2 + a * h3 + apart * h4
-    third = p * h2 + 4 * a * h3 + (3 * apart + 4 * b) * h4 + beside * h5 + rest * h6
+    third = p * h2 + three * h3 + four * h4 + five * h5 + six * h6
     return Moments(
         float(first.sum()),
         float((second - first**2).sum()),
@@ -138,31 +144,53 @@ def _ordinary_excess(hits: float, stratum: int, design: Design, displaced: bool)
     """How many more pairs one stratum's ordinary hits make than chance, and the variance of their pairs given their total."""
     rate = hits / float(design.members[stratum])
     rho = min(max(min(CORRELATION, VARIATION * rate / max(1 - rate, 1e-9)), 1e-6), 0.9)
-    aim, law = rate, np.zeros(5)
-    for _ in range(8 if displaced else 1):  # the rate whose visible part is the observed one
-        law = _beta_binomial(design.shapes[stratum], aim, rho, displaced)
-        aim = min(aim * float(np.clip(hits / max(law[0], 1e-12), 0.5, 2)), 0.5)
-    excess = law[1] - float(design.edges[stratum]) * rate**2
-    return excess, law[2] - law[3] ** 2 / max(law[4], 1e-12)
+    shape, aim = design.shapes[stratum], rate
+    for _ in range(7 if displaced else 0):  # the rate whose visible part is the observed one
+        visible = shape.visible(aim, rho)
+        aim = min(aim * min(max(hits / max(visible, 1e-12), 0.5), 2.0), 0.5)
+    law = shape.law(aim, rho, displaced)
+    excess = law[0] - float(design.edges[stratum]) * rate**2
+    return excess, law[1] - law[2] ** 2 / max(law[3], 1e-12)
 
 
-def _beta_binomial(shapes: tuple[np.ndarray, np.ndarray], rate: float, rho: float, displaced: bool) -> np.ndarray:
-    """E n, E T, Var T, Cov(T, n), Var n, summed over independent beta-binomial groups."""
-    sizes, groups = shapes
-    m, n = sizes[:, None].astype(float), np.arange(sizes.max() + 1.0)
-    total = (1 - rho) / rho
-    a, b = rate * total, (1 - rate) * total
-    with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.log((m - n) / (n + 1) * (a + n) / (b + m - n - 1))
-    logs = np.cumsum(np.where(n < m, steps, -np.inf), -1)[:, :-1]
-    logs = np.concatenate([np.zeros_like(m), logs], -1)
-    p = np.exp(logs - logs.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
-    seen = np.where(n <= (m - 1) // 2, n, 0.0) if displaced else np.broadcast_to(n, p.shape)
-    t = seen * (seen - 1) / 2
-    en, et = (p * seen).sum(-1), (p * t).sum(-1)
-    parts = en, et, (p * t * t).sum(-1) - et**2, (p * t * seen).sum(-1) - et * en, (p * seen**2).sum(-1) - en**2
-    return np.array([float((groups * part).sum()) for part in parts])
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of groups that occur, and how many groups have each; with the beta-binomial laws of their hits."""
+
+    sizes: np.ndarray
+    groups: np.ndarray
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, ...]:
+        """m, n, (m - n)/(n + 1), where n ≥ m, and the hits that can be seen of n where the center goes over to the majority."""
+        m, n = self.sizes[:, None].astype(float), np.arange(self.sizes.max() + 1.0)
+        return m, n, (m - n) / (n + 1), n >= m, np.where(n <= (m - 1) // 2, n, 0.0)
+
+    def _chances(self, rate: float, rho: float) -> np.ndarray:
+        """P(n hits) for each size m and n = 0 ... max m."""
+        m, n, ratio, over, _ = self._places
+        total = (1 - rho) / rho
+        a, b = rate * total, (1 - rate) * total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.log(ratio * (a + n) / (b + m - n - 1))
+        steps[over] = -np.inf
+        logs = np.zeros_like(steps)
+        np.cumsum(steps[:, :-1], -1, out=logs[:, 1:])
+        p = np.exp(logs - logs.max(-1, keepdims=True))
+        return p / p.sum(-1, keepdims=True)
+
+    def visible(self, rate: float, rho: float) -> float:
+        """E n, summed over the groups, of the hits that can be seen where the center goes over to the majority."""
+        return float((self.groups * (self._chances(rate, rho) * self._places[-1]).sum(-1)).sum())
+
+    def law(self, rate: float, rho: float, displaced: bool) -> list[float]:
+        """E T, Var T, Cov(T, n), Var n, summed over independent beta-binomial groups."""
+        p = self._chances(rate, rho)
+        seen = self._places[-1] if displaced else np.broadcast_to(self._places[1], p.shape)
+        t = seen * (seen - 1) / 2
+        en, et = (p * seen).sum(-1), (p * t).sum(-1)
+        parts = et, (p * t * t).sum(-1) - et**2, (p * t * seen).sum(-1) - et * en, (p * seen**2).sum(-1) - en**2
+        return [float((self.groups * part).sum()) for part in parts]
 
 
 def _all_hit(hits: np.ndarray, members: np.ndarray) -> list[np.ndarray]:

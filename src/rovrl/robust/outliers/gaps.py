@@ -36,36 +36,59 @@ def cuts(
     least: float,
     most: float,
     *,
+    nearer: np.ndarray | None = None,
     tail: float = TAIL,
     error: float = ERROR,
     slack: float = SLACK,
 ) -> list[Cut]:
     """The thresholds above `least` with a gap below them and at most `most` hits, fewest first; equal values are never parted.
 
-    `descending` are the positive values in descending order, down to `least`/12. `tail` is the index of the heaviest honest
-    tail, `error` the chance at which it may leave a gap, `slack` the share of stragglers within the narrowest gap.
+    `descending` are the positive values in descending order, down to `least`/12; or those above `least`, and `nearer` are the
+    others in any order: most of them never have to be sorted. `tail` is the index of the heaviest honest tail, `error` the
+    chance at which it may leave a gap, `slack` the share of stragglers within the narrowest gap.
     """
-    ascending, n = descending[::-1], len(descending)
-    ends = np.flatnonzero(np.append(descending[:-1] > descending[1:] * (1 + ROUNDING), True)[:n]) + 1
-    ends = ends[(descending[ends - 1] > least) & (ends <= most)]
+    ends = _ends(descending, least, most, nearer)
     if not len(ends):
         return []
     at = descending[ends - 1]
-
-    def between(k: np.ndarray | slice, width: float) -> np.ndarray:
-        """How many values lie in the gap of that width below each threshold."""
-        return n - np.searchsorted(ascending, at[k] / width, side="right") - ends[k]
-
-    stragglers = between(slice(None), WIDTHS[0])
+    seen = _down_to(at[-1] / WIDTHS[0], descending, nearer)
+    stragglers = _between(seen, at, ends, WIDTHS[0])
     empty = np.flatnonzero(stragglers <= slack * ends)
+    if not len(empty):
+        return []
+    seen, at, hits = _down_to(at[empty[-1]] / WIDTHS[-1], descending, nearer), at[empty], ends[empty]
+    least_likely = np.ones(len(empty))
+    for width in WIDTHS:
+        inside = _between(seen, at, hits, width)
+        least_likely = np.minimum(least_likely, _below(inside, hits + inside, 1 - width**-tail))
     surprise = np.ones(len(ends))
-    for width in WIDTHS if len(empty) else ():
-        inside = between(empty, width)
-        surprise[empty] = np.minimum(surprise[empty], _below(inside, ends[empty] + inside, 1 - width**-tail))
+    surprise[empty] = least_likely
     chosen = _emptiest(ends, stragglers / ends, surprise <= error)
     if len(chosen) > MOST_CUTS:
         chosen = np.sort(chosen[np.argsort(surprise[chosen], kind="stable")[:MOST_CUTS]])
-    return [_cut(descending, int(ends[i])) for i in chosen]
+    return [_cut(seen, int(ends[i])) for i in chosen]
+
+
+def _ends(descending: np.ndarray, least: float, most: float, nearer: np.ndarray | None) -> np.ndarray:
+    """How many values each threshold above `least` parts from the others, ascending; at most `most`."""
+    above = len(descending) - int(np.searchsorted(descending[::-1], least, side="right"))
+    following = descending[1 : above + 1]
+    if len(following) < above:
+        following = np.append(following, 0.0 if nearer is None else nearer.max(initial=0.0))
+    ends = np.flatnonzero(descending[:above] > following * (1 + ROUNDING)) + 1
+    return ends[ends <= most]
+
+
+def _down_to(end: float, descending: np.ndarray, nearer: np.ndarray | None) -> np.ndarray:
+    """The values in descending order, those at most `end` left out of the nearer ones: no gap that is looked at reaches them."""
+    if nearer is None:
+        return descending
+    return np.concatenate([descending, np.sort(nearer[nearer > end])[::-1]])
+
+
+def _between(descending: np.ndarray, at: np.ndarray, ends: np.ndarray, width: float) -> np.ndarray:
+    """How many values lie in the gap of that width below each threshold."""
+    return len(descending) - np.searchsorted(descending[::-1], at / width, side="right") - ends
 
 
 def _cut(descending: np.ndarray, hits: int) -> Cut:
