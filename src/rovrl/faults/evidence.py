@@ -120,19 +120,19 @@ class _Evidence:
         expected = self.chance(counts)
         if not self.even_not_ordinary(counts, expected):
             return False
-        if self.even_not_ordinary(counts, expected, displaced=True):
+        if self.even_not_ordinary(counts, expected, hidden="majorities"):
             return True
         opposite = self.opposite(cut, beyond)
         return self.meets(counts, opposite) or self.two_levels(counts, opposite)
 
-    def even_not_ordinary(self, counts: np.ndarray, expected: dispersion.Moments, *, displaced: bool = False) -> bool:
+    def even_not_ordinary(self, counts: np.ndarray, expected: dispersion.Moments, *, hidden: str = "none") -> bool:
         """Whether the counts vary no more than chance allows (`expected`: its moments), and less than ordinary verdicts."""
         found = dispersion.pairs(counts)
         dispersed = dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR
         if dispersed and found - expected.mean > NEGLIGIBLE * expected.mean:
             return False
         hits = self.design.by_stratum(counts)
-        return dispersion.ordinary(found, expected, hits, self.design, displaced=displaced) <= self.level
+        return dispersion.ordinary(found, expected, hits, self.design, hidden=hidden) <= self.level
 
     def chance_of(self, counts: np.ndarray) -> float:
         """The p-value: how often chance makes as many pairs in one group, or more."""
@@ -159,11 +159,15 @@ class _Evidence:
         return expected >= MEETINGS and float((counts * opposite).sum()) >= MET * expected
 
     def two_levels(self, counts: np.ndarray, opposite: np.ndarray) -> bool:
-        """The same test with every group seen from its lower level: where that has hits below, the center itself is a hit."""
+        """The same test with every group seen from its lower level: where that has hits below, the center itself is a hit.
+
+        A group that is at its upper level as a whole still shows nothing: in groups of four that hides most of the dispersion.
+        """
         if ((counts > 0) & (opposite > 0)).sum() > MIXED * (counts > 0).sum():
             return False
         seen = np.where((opposite > 0) & (counts == 0), self.design.sizes - opposite, counts)
-        return seen.sum() <= MOST * self.design.members.sum() and self.even_not_ordinary(seen, self.chance(seen))
+        few = seen.sum() <= MOST * self.design.members.sum()
+        return few and self.even_not_ordinary(seen, self.chance(seen), hidden="whole")
 
     def extends(self, shown: Cut, cut: Cut) -> bool:
         """Whether a few more hits than those shown, unsuspicious but too few for a test, are shown together with them."""

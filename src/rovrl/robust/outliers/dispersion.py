@@ -10,6 +10,7 @@ differ between them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +20,12 @@ import numpy as np
 CORRELATION, VARIATION = 0.15, 2.0
 """What ordinary differences between groups look like: an intraclass correlation of 0.15; for rare hits, whose correlation
 vanishes with their rate, rates with a squared coefficient of variation of 2."""
+HIDDEN: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": lambda m: m + 1,
+    "majorities": lambda m: (m + 1) // 2,
+    "whole": lambda m: m,
+}
+"""Name -> from how many hits on a group of m shows none: its center goes over to a majority; a whole group has no contrast."""
 
 
 class Moments(NamedTuple):
@@ -122,17 +129,16 @@ def overdispersion(found: float, expected: Moments) -> float:
     return 1.0 if place <= 0 else 1 - gamma_share(shape, place)
 
 
-def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, *, displaced: bool) -> float:
+def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, *, hidden: str = "none") -> float:
     """P(T ≤ found) if the hits followed their groups as ordinary differences do: small where those would have been seen.
 
     Counts are beta-binomial with intraclass correlation min(0.15, 2π/(1 - π)), given their total; each stratum has its own
-    rate π. With `displaced`, a group with half of its members hit shows none: its center has gone over to them. 1 where
-    nothing could be seen.
+    rate π. `hidden`, a name of `HIDDEN`, says which groups show none of their hits. 1 where nothing could be seen.
     """
     mean, variance = expected.mean, 0.0
     for stratum, count in enumerate(np.atleast_1d(hits).tolist()):
         if count > 0:
-            more, spread = _ordinary_excess(count, stratum, design, displaced)
+            more, spread = _ordinary_excess(count, stratum, design, hidden)
             mean, variance = mean + more, variance + spread
     if mean <= expected.mean:
         return 1.0
@@ -140,15 +146,15 @@ def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, 
     return gamma_share(mean**2 / variance, (found + 0.5) * mean / variance)
 
 
-def _ordinary_excess(hits: float, stratum: int, design: Design, displaced: bool) -> tuple[float, float]:
+def _ordinary_excess(hits: float, stratum: int, design: Design, hidden: str) -> tuple[float, float]:
     """How many more pairs one stratum's ordinary hits make than chance, and the variance of their pairs given their total."""
     rate = hits / float(design.members[stratum])
     rho = min(max(min(CORRELATION, VARIATION * rate / max(1 - rate, 1e-9)), 1e-6), 0.9)
     shape, aim = design.shapes[stratum], rate
-    for _ in range(7 if displaced else 0):  # the rate whose visible part is the observed one
-        visible = shape.visible(aim, rho)
+    for _ in range(0 if hidden == "none" else 7):  # the rate whose visible part is the observed one
+        visible = shape.visible(aim, rho, hidden)
         aim = min(aim * min(max(hits / max(visible, 1e-12), 0.5), 2.0), 0.5)
-    law = shape.law(aim, rho, displaced)
+    law = shape.law(aim, rho, hidden)
     excess = law[0] - float(design.edges[stratum]) * rate**2
     return excess, law[1] - law[2] ** 2 / max(law[3], 1e-12)
 
@@ -162,13 +168,19 @@ class Shape:
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, ...]:
-        """m, n, (m - n)/(n + 1), where n ≥ m, and the hits that can be seen of n where the center goes over to the majority."""
+        """m, n, (m - n)/(n + 1), where n ≥ m."""
         m, n = self.sizes[:, None].astype(float), np.arange(self.sizes.max() + 1.0)
-        return m, n, (m - n) / (n + 1), n >= m, np.where(n <= (m - 1) // 2, n, 0.0)
+        return m, n, (m - n) / (n + 1), n >= m
+
+    @cached_property
+    def _seen(self) -> dict[str, np.ndarray]:
+        """Of n hits those that can be seen, by the names of `HIDDEN`."""
+        m, n, _, _ = self._places
+        return {name: np.where(n < first(m), n, 0.0) for name, first in HIDDEN.items()}
 
     def _chances(self, rate: float, rho: float) -> np.ndarray:
         """P(n hits) for each size m and n = 0 ... max m."""
-        m, n, ratio, over, _ = self._places
+        m, n, ratio, over = self._places
         total = (1 - rho) / rho
         a, b = rate * total, (1 - rate) * total
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -179,14 +191,13 @@ class Shape:
         p = np.exp(logs - logs.max(-1, keepdims=True))
         return p / p.sum(-1, keepdims=True)
 
-    def visible(self, rate: float, rho: float) -> float:
-        """E n, summed over the groups, of the hits that can be seen where the center goes over to the majority."""
-        return float((self.groups * (self._chances(rate, rho) * self._places[-1]).sum(-1)).sum())
+    def visible(self, rate: float, rho: float, hidden: str) -> float:
+        """E n of the hits that can be seen, summed over the groups."""
+        return float((self.groups * (self._chances(rate, rho) * self._seen[hidden]).sum(-1)).sum())
 
-    def law(self, rate: float, rho: float, displaced: bool) -> list[float]:
-        """E T, Var T, Cov(T, n), Var n, summed over independent beta-binomial groups."""
-        p = self._chances(rate, rho)
-        seen = self._places[-1] if displaced else np.broadcast_to(self._places[1], p.shape)
+    def law(self, rate: float, rho: float, hidden: str) -> list[float]:
+        """E T, Var T, Cov(T, n), Var n of the hits that can be seen, summed over independent beta-binomial groups."""
+        p, seen = self._chances(rate, rho), self._seen[hidden]
         t = seen * (seen - 1) / 2
         en, et = (p * seen).sum(-1), (p * t).sum(-1)
         parts = et, (p * t * t).sum(-1) - et**2, (p * t * seen).sum(-1) - et * en, (p * seen**2).sum(-1) - en**2

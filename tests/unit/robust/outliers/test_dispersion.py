@@ -73,7 +73,7 @@ def test_ordinary_verdicts_are_rarely_called_even(groups, size, rate):
     p = []
     for counts in drawn:
         hits = float(counts.sum())
-        p.append(ordinary(pairs(counts), chance(np.array([hits]), design), hits, design, displaced=False))
+        p.append(ordinary(pairs(counts), chance(np.array([hits]), design), hits, design))
     for level in (0.05, 0.01):
         assert np.mean(np.array(p) <= level) <= 1.5 * level + 3 * (level / len(p)) ** 0.5
 
@@ -82,7 +82,7 @@ def test_even_counts_are_told_from_ordinary_verdicts_by_many_groups_and_not_by_f
     def of(groups: int) -> float:
         design, hits = one_stratum([16] * groups), 0.05 * 16 * groups
         expected = chance(np.array([hits]), design)
-        return ordinary(expected.mean, expected, hits, design, displaced=False)
+        return ordinary(expected.mean, expected, hits, design)
 
     assert of(256) < 1e-6 < 0.01 < of(8)
 
@@ -90,7 +90,20 @@ def test_even_counts_are_told_from_ordinary_verdicts_by_many_groups_and_not_by_f
 def test_groups_of_four_can_never_show_that_they_are_even_once_their_centers_are_displaced():
     design = one_stratum([4] * 4096)
     expected = chance(np.array([800.0]), design)
-    assert ordinary(0.0, expected, 800.0, design, displaced=True) == 1.0
+    assert ordinary(0.0, expected, 800.0, design, hidden="majorities") == 1.0
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.35])
+def test_ordinary_verdicts_in_groups_of_four_are_rarely_called_even_though_whole_groups_hide_theirs(rate):
+    rng, design, total = np.random.default_rng(0), one_stratum([4] * 256), 0.85 / 0.15
+    drawn = rng.binomial(4, rng.beta(rate * total, (1 - rate) * total, (1000, 256)))
+    p = {"none": [], "whole": []}
+    for counts in np.where(drawn < 4, drawn, 0):
+        hits = np.array([float(counts.sum())])
+        for hidden, found in p.items():
+            found.append(ordinary(pairs(counts), chance(hits, design), hits, design, hidden=hidden))
+    assert np.mean(np.array(p["whole"]) <= 0.05) <= 0.05 + 3 * (0.05 * 0.95 / 1000) ** 0.5
+    assert np.mean(np.array(p["none"]) <= 0.05) > 0.2
 
 
 def test_without_variance_nothing_is_dispersed():

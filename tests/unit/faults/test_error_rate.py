@@ -1,0 +1,53 @@
+"""The declared error rate: how often verdicts that depend on their prompts as ordinary ones do are taken for faults."""
+
+import numpy as np
+import pytest
+
+from rovrl.faults.evidence import ERROR
+from rovrl.faults.shown import shown
+from rovrl.robust.outliers.bulk import SortedGroups
+from rovrl.robust.outliers.dispersion import CORRELATION, VARIATION
+
+DRAWS = 100
+
+
+def taken_for_faults(rng, prompts, group, rate, steps=1) -> bool:
+    """Whether anything is rejected of right answers at rates with the declared correlation, beside a small bonus."""
+    correlation = min(CORRELATION, VARIATION * rate / (1 - rate))
+    total = (1 - correlation) / correlation
+    right = rng.random((prompts, group)) < rng.beta(rate * total, (1 - rate) * total, (prompts, 1))
+    rewards = right + 0.05 * rng.random(right.shape)
+    groups = SortedGroups.of(rewards.ravel(), np.repeat(np.arange(prompts), group), prompts)
+    return bool(shown(groups, np.arange(prompts) * steps // prompts)[0].any())
+
+
+def share_taken(prompts, group, rate, steps=1) -> float:
+    rng = np.random.default_rng(5)
+    return float(np.mean([taken_for_faults(rng, prompts, group, rate, steps) for _ in range(DRAWS)]))
+
+
+def at_most(rate) -> float:
+    """Three standard errors above a rate."""
+    return rate + 3 * (rate * (1 - rate) / DRAWS) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("prompts", "group", "rate", "steps"),
+    [
+        (256, 4, 0.2, 1),
+        (256, 4, 0.35, 1),
+        (256, 4, 0.5, 1),
+        (256, 8, 0.1, 1),
+        (64, 16, 0.1, 1),
+        (16, 16, 0.2, 1),
+        (256, 16, 0.05, 16),
+    ],
+)
+def test_ordinary_verdicts_are_taken_for_faults_no_more_often_than_declared(prompts, group, rate, steps):
+    """Groups of four that are all right show no contrast: if that is forgotten, the share is near 0.3."""
+    assert share_taken(prompts, group, rate, steps) <= at_most(ERROR)
+
+
+def test_very_rare_verdicts_in_a_window_of_small_steps_are_taken_for_faults_up_to_three_times_as_often():
+    """A step with one or two right answers says little about its rate; docs/faults.md says so."""
+    assert share_taken(512, 8, 0.02, steps=32) <= at_most(3 * ERROR)
