@@ -149,3 +149,11 @@ def test_odd_batches_give_an_answer_without_a_warning(rewards, size):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not find_faults(rewards, group, len(group)).rejected.any()
+
+
+def test_faults_at_the_end_of_the_range_of_numbers_are_found_without_a_warning():
+    rewards, hit, group = batch(rate=0.1)
+    ends = torch.tensor([-1.7e308, 1.7e308], dtype=torch.float64)[torch.arange(len(rewards)) % 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(found(torch.where(hit, ends, rewards), group).rejected, hit)

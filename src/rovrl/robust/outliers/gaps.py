@@ -75,12 +75,13 @@ def _ends(descending: np.ndarray, least: float, most: float, nearer: np.ndarray 
     following = descending[1 : above + 1]
     if len(following) < above:
         following = np.append(following, 0.0 if nearer is None else nearer.max(initial=0.0))
-    ends = np.flatnonzero(descending[:above] > following * (1 + ROUNDING)) + 1
+    with np.errstate(over="ignore"):  # at the end of the range of numbers
+        ends = np.flatnonzero(descending[:above] > following * (1 + ROUNDING)) + 1
     return ends[ends <= most]
 
 
 def _down_to(end: float, descending: np.ndarray, nearer: np.ndarray | None) -> np.ndarray:
-    """The values in descending order, those at most `end` left out of the nearer ones: no gap that is looked at reaches them."""
+    """The values in descending order, of the nearer ones those above `end`: no gap that is looked at reaches the others."""
     if nearer is None:
         return descending
     return np.concatenate([descending, np.sort(nearer[nearer > end])[::-1]])
