@@ -105,6 +105,18 @@ def _varied(knobs: Knobs, rng: np.random.Generator) -> Truth:
     return draw.with_faults(draw.score(), knobs.rate, knobs.size * 10 ** rng.uniform(-1, 1, draw.shape))
 
 
+def _inside(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    truth = draw.with_faults(draw.score(), knobs.rate, 0.0)
+    return replace(truth, rewards=np.where(truth.faults, 0.0, truth.rewards))
+
+
+def _tail(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    draw.right = -np.exp(rng.normal(0, 0.5, (knobs.prompts, 1)) + rng.normal(0, 1.6, draw.shape))
+    return draw.with_faults(draw.right, 0.0)
+
+
 def _by_prompt(knobs: Knobs, rng: np.random.Generator) -> Truth:
     draw = _Draw(knobs, rng)
     return draw.with_faults(draw.score(), np.minimum(rng.beta(0.3, 2.7, (knobs.prompts, 1)) * knobs.rate / 0.1, 1.0))
@@ -162,9 +174,13 @@ SIMULATED: Mapping[str, tuple[str, World]] = {
     "units": ("grades up to 1 and up to 100 in one batch", _clean(_units)),
     "quarters": ("grades in quarters and a little noise", _quarters),
     "hardly": ("right answers at rates that hardly vary, and a small bonus", _hardly),
+    "inside": ("a grader that crashes with 0, inside the range of the scores", _inside),
+    "tail": ("a reward that is a cost with a long tail", _tail),
     "luck": ("right answers as rare on every prompt, and a small bonus", _luck),
 }
 """Name -> what it is, and how it is drawn."""
+ASIDE = ("spikes", "inside", "tail")
+"""Worlds that are drawn only where they are asked for."""
 
 
 def draw(name: str, seed: int, knobs: Knobs = Knobs()) -> Truth:  # noqa: B008 - frozen

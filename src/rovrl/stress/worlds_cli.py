@@ -12,9 +12,9 @@ from pathlib import Path
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
 from rovrl.stress.alignment import CONTENDERS, Row, measure
-from rovrl.stress.worlds import SIMULATED, Knobs
+from rovrl.stress.worlds import ASIDE, SIMULATED, Knobs
 
-USUAL = [name for name in SIMULATED if name != "spikes"]
+USUAL = [name for name in SIMULATED if name not in ASIDE]
 HELP = {
     "prompts": "alignment: prompts in a batch",
     "group": "alignment: responses to a prompt",
@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for knob in fields(Knobs):
         kind = int if isinstance(knob.default, int) else float
         parser.add_argument(f"--{knob.name}", type=kind, default=knob.default, help=f"{HELP[knob.name]} (%(default)g)")
-    parser.add_argument("--world", help=f"alignment: some of {', '.join(SIMULATED)} (default: all but spikes)")
+    parser.add_argument(
+        "--world", help=f"alignment: some of {', '.join(SIMULATED)} (default: all but {', '.join(ASIDE)})"
+    )
     parser.add_argument("--methods", help=f"alignment: some of {', '.join(CONTENDERS)} (default: all)")
     parser.add_argument("--seeds", type=int, default=5, help="alignment: batches per world (default: 5)")
     parser.add_argument("--png", type=Path, help="alignment: write the picture there")

@@ -30,6 +30,9 @@ def test_a_world_is_the_same_for_the_same_seed_and_labels_every_fault(name):
     np.testing.assert_array_equal(one.rewards, again.rewards)
     assert (one.rewards != other.rewards).any()
     assert one.rewards.shape == one.verdicts.shape == one.faults.shape == (64, 16)
+    if name == "tail":  # what it costs is what it is worth
+        np.testing.assert_array_equal(one.verdicts, one.rewards)
+        return
     assert set(np.unique(one.verdicts)) == ({0.0, 0.25, 0.5, 0.75, 1.0} if name == "quarters" else {0.0, 1.0})
 
 
@@ -41,6 +44,14 @@ def test_faults_are_as_frequent_and_as_large_as_told(name, rate):
     distance = np.abs(truth.rewards - np.nanmedian(honest, -1, keepdims=True))[truth.faults]
     low, high = (1.5, 190) if name == "varied" else (18, 19.5)
     assert low < distance.min() < distance.max() < high
+
+
+def test_a_crash_inside_the_range_is_labelled_and_shows_nothing():
+    (row,) = measure(["inside"], ["adaptive", "guarded"], 1, Knobs(prompts=64))
+    truth = draw("inside", 1, Knobs(prompts=64))
+    assert (truth.rewards[truth.faults] == 0).all()
+    assert row.faults_rejected == row.honest_rejected == 0
+    assert row.alignment["guarded"] == row.alignment["adaptive"]
 
 
 @pytest.mark.slow
