@@ -118,7 +118,9 @@ def explain_groups(
     found = list(buckets(counted, group, num_groups))
     used = {m: partitions[_to_cut(m, method)] for m, _, _ in found}
     with compiled_if_large(len(values)):
-        settings = Resolved.of([x[rows] for _, _, rows in found] if scales is None else [], used, channel, method, scales)
+        settings = Resolved.of(
+            [x[rows] for _, _, rows in found] if scales is None else [], used, channel, method, scales
+        )
 
         advantages = torch.zeros_like(x)
         per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu", "unit")}

@@ -88,9 +88,7 @@ def _ranges(groups: SortedGroups, center: np.ndarray, above: Side, below: Side) 
     return groups.count(residual < -below.threshold), groups.size - groups.count(residual > above.threshold)
 
 
-def _recentred(
-    groups: SortedGroups, center: np.ndarray, residual: np.ndarray, above: Side, below: Side
-) -> np.ndarray:
+def _recentred(groups: SortedGroups, center: np.ndarray, residual: np.ndarray, above: Side, below: Side) -> np.ndarray:
     """The centers, moved to the hits of one side where that makes a group's hits likelier at the rates of all groups.
 
     In a group with most of its members hit, the center lies among the faults, and its honest members look like hits.

@@ -30,12 +30,17 @@ def bounded_rows(x, center, bound, floor, out, scale):
     Squares are taken relative to the largest (or to 1), so that none overflows.
     """
     for row in range(x.shape[0]):
-        largest = _bounded(x[row], center[row], bound, out[row])
-        largest = largest if largest > 1.0 else 1.0
+        shaped = out[row]
+        largest = _bounded(x[row], center[row], bound, shaped)
         total = 0.0
-        for j in range(x.shape[1]):
-            share = out[row, j] / largest
-            total += share * share
-        scale[row] = largest * math.sqrt(total / x.shape[1] + floor / largest * (floor / largest))
-        for j in range(x.shape[1]):
-            out[row, j] /= scale[row]
+        if largest > 1.0:
+            for value in shaped:
+                total += value / largest * (value / largest)
+        else:  # nothing can overflow, and a division by 1 changes nothing
+            largest = 1.0
+            for value in shaped:
+                total += value * value
+        divisor = largest * math.sqrt(total / shaped.size + floor / largest * (floor / largest))
+        scale[row] = divisor
+        for j in range(shaped.size):
+            shaped[j] /= divisor

@@ -13,7 +13,7 @@ import numpy as np
 
 from rovrl.robust.kernels.jit import entry, helper, vectorised
 
-LANES = 64  # rows side by side; few enough that one slow row holds up few others
+LANES = 128  # rows side by side; few enough that one slow row holds up few others
 STEPS = 16
 ARRIVED = 5e-6  # of a width: a second-order step this long ends within 4·ARRIVED³ = 5e-16 of the root
 FAR = 1e60  # r beyond this is cut: P = ±1 to the last bit, and r² must not overflow, nor w⁵ underflow
