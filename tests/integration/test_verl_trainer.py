@@ -158,7 +158,9 @@ def test_asynchronous_with_rollout_servers_of_their_own_two_calls_make_a_step_an
     assert run.wait() == 0, run.tail()
     _healthy(run, steps=[1, 2])
     assert run.metrics()[2]["actor/rovr/weight_shift"] > 0  # the second batch is trained on when the policy has moved
-    assert run.metrics()[2]["training/off_policy/trajectory_staleness/mean"] > 0  # the trainer ran ahead of its rollouts
+    assert (
+        run.metrics()[2]["training/off_policy/trajectory_staleness/mean"] > 0
+    )  # the trainer ran ahead of its rollouts
     history = read_history(run.directory / "checkpoints" / HISTORY)
     assert [line["step"] for line in history] == [1, 1, 2, 2]
     assert [line["state"]["step"] for line in history] == [1, 2, 3, 4]
