@@ -96,8 +96,8 @@ def pooled(quick: bool) -> list[Row]:
         completions, golds = workload(problems, 8, seed=seed)
         return list(dict.fromkeys((final_answer(text), gold) for text, gold in zip(completions, golds, strict=True)))
 
-    asked, others = answers(20 if quick else 160, seed=1), answers(20, seed=2)
-    size = len(asked) // (2 if quick else 6)
+    asked, others = answers(20 if quick else 480, seed=1), answers(20, seed=2)
+    size = len(asked) // (2 if quick else 18)
     for pair in others:
         judge(*pair)  # imports sympy; then it and the workers are warm, as for most of their 2,000 questions
     pairs: list[Pair] = []
