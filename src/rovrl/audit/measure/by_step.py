@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Array, Counts
+from rovrl.audit.arrays import Counts
+from rovrl.audit.measure.matrix import Matrix
 from rovrl.audit.measure.reference import pooled, whole_scales
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import ADAPTIVE, RewardChannel
@@ -18,21 +19,18 @@ from rovrl.robust.settings import scale_source
 DECAY = 0.9
 """Of the moving average over the steps, as in `rovrl.LaggedScale`."""
 
-Matrix = tuple[Counts, Array]
-"""The groups of one size, and their finite rewards [group, n]."""
-
 
 def channels_by_step(rollouts: Rollouts, matrices: list[Matrix], channel: RewardChannel) -> dict[int, RewardChannel]:
     """The settings by step; one entry under -1 if they need no scale of earlier steps."""
     if ADAPTIVE in (channel.credit_bound, channel.credit_floor):
         return _adaptive(rollouts, channel)
-    lagged = {n: _is_lagged(n, channel) for n in (rewards.shape[1] for _, rewards in matrices)}
+    lagged = {n: _is_lagged(n, channel) for n in (matrix.size for matrix in matrices)}
     if not any(lagged.values()):
         return {-1: channel}
     scale, small = np.zeros(rollouts.groups), np.zeros(rollouts.groups, dtype=bool)
-    for groups, rewards in matrices:
-        scale[groups] = whole_scales(rewards, channel)
-        small[groups] = lagged[rewards.shape[1]]
+    for matrix in matrices:
+        scale[matrix.place] = whole_scales(matrix.columns.T, channel)
+        small[matrix.place] = lagged[matrix.size]
     channels, running = {}, None
     for step, groups in by_step(rollouts.step):
         now = pooled(scale[groups])

@@ -2,52 +2,116 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Array
+from rovrl.audit.arrays import Array, pieces, widest
 
 MAX_STEPS = 200
 """Far above need; the bracket shrinks at every step, so the loop always ends."""
-QUICK_STEPS = 2
-"""Steps without a bracket, which is all that ordinary columns need."""
-PIECE = 4096
-"""Columns computed at a time: their numbers fit into the cache."""
+STEPS, STEPS_FROM_MEDIAN = 2, 4
+"""Steps without a bracket: all that ordinary columns need from their means on, and columns with an outlier from the medians."""
 ARRIVED = 5e-6
 """Of a width: a second-order step this long ends within 4·ARRIVED³ of the root, whatever the data."""
+SHORT = 1e-14
+"""Of the mean square of the scores: what a squared step, left out of the sums, may be."""
 FAR = 1e60
-"""Residuals beyond this many widths are cut: the score is ±1 to the last bit, and a square must not overflow."""
+"""Residuals beyond this many widths are cut: the score is ±1 to the last bit, and a square must not overflow. Only the steps
+with a bracket do so: a column this wide is left to them."""
 FEW = 6
 """Rows up to which they are sorted by exchanges."""
 EPSILON = float(np.finfo(np.float64).eps)
 LARGE = float(np.finfo(np.float64).max) / 8
 
 
-def m_centers(x: Array, width: float) -> Array:
-    """The M-center of each column of x [slot, column], finite and not empty; equal numbers give that number."""
-    low, high = x.min(0), x.max(0)
-    if max(high.max(initial=0.0), -low.min(initial=0.0)) > LARGE:
-        return _at_an_eighth(x, width)
-    u, arrived = np.empty_like(low), np.empty(len(low), dtype=bool)
-    for first in range(0, len(u), PIECE):
-        part = slice(first, first + PIECE)
-        u[part], arrived[part] = _quick(x[:, part], width)
-    rest = np.flatnonzero(~arrived & (low < high))
-    if len(rest):
-        u[rest] = _safeguarded(x[:, rest], low[rest], high[rest], width)
-    return np.clip(u, low, high, out=u)
+Work = Sequence[Array]
+"""Three arrays like x to compute in: memory that is used again is in the cache."""
 
 
-def _quick(x: Array, width: float) -> tuple[Array, NDArray[np.bool_]]:
-    """A few second-order steps from the means on, and which columns have arrived."""
-    u = step = x.mean(0)
+class Solved(NamedTuple):
+    """The M-center of each column, and the sums ΣP² and Σw³ of the scores about it."""
+
+    center: Array
+    square: Array
+    slope: Array
+
+
+def m_centers(x: Array, width: float, rows: list[int] | slice = slice(None)) -> Solved:
+    """The M-center of each column of x [slot, column] over some of its rows; equal numbers give that number.
+
+    The numbers are finite, and there is at least one. Columns are solved in pieces; the few that a piece leaves over, all
+    together.
+    """
+    rows, count = np.arange(len(x))[rows], x.shape[1]
+    n = len(rows)
+    found, work = Solved(*np.empty((3, count))), np.empty((4, n, widest(count, n)))
+    low, high, left = np.empty(count), np.empty(count), np.empty(count, dtype=bool)
+    for part in pieces(count, n):
+        piece, *rest = work[:, :, : part.stop - part.start]
+        for k, row in enumerate(rows.tolist()):
+            piece[k] = x[row, part]
+        piece.min(0, out=low[part])
+        piece.max(0, out=high[part])
+        if max(high[part].max(), -low[part].min()) > LARGE:
+            return _at_an_eighth(x[rows], width)
+        with np.errstate(over="ignore"):
+            mean = piece.sum(0) / n
+        left[part] = _quick(piece, mean, width, STEPS, Solved(*(column[part] for column in found)), rest)
+    np.clip(found.center, low, high, out=found.center)
+    tied = low == high
+    found.square[tied], found.slope[tied] = 0.0, n
+    again = np.flatnonzero((left | (high - low > FAR * width)) & ~tied)
+    if len(again):
+        _solve_again(x[rows[:, None], again], low[again], high[again], width, again, found)
+    return found
+
+
+def _quick(x: Array, u: Array, width: float, steps: int, found: Solved, work: Work) -> NDArray[np.bool_]:
+    """A few second-order steps from u on, which is used up, written into `found`; which columns have not arrived.
+
+    The last step is so short that the sums at its end are those at its beginning and their derivatives times the step, except
+    where the square of a step would be seen.
+    """
     with np.errstate(all="ignore"):  # what overflows has not arrived
-        for _ in range(QUICK_STEPS):
-            score, slope, bend = _sums(*_scores(x, u, width))
-            step = score / slope
-            step -= 1.5 * (bend / slope) * step * step
-            u = u + width * step
-        return u, np.abs(step) <= ARRIVED
+        for _ in range(steps - 1):
+            u += width * _second_order(*_sums(*_scores(x, u, width, work)))
+        p, w, v = _scores(x, u, width, work)
+        square = np.einsum("sg,sg->g", p, p)
+        score, slope, bend = _sums(p, w, v)
+        step = _second_order(score, slope, bend)
+        np.add(u, width * step, out=found.center)
+        np.subtract(square, 2 * step * np.einsum("sg,sg->g", p, w), out=found.square)
+        np.add(slope, 3 * step * bend, out=found.slope)
+        return ~((np.abs(step) <= ARRIVED) & (len(x) * step * step <= SHORT * square))
+
+
+def _second_order(score: Array, slope: Array, bend: Array) -> Array:
+    """The step of second order towards the root, in widths."""
+    step = score / slope
+    bend = bend / slope
+    bend *= 1.5
+    bend *= step
+    bend *= step
+    step -= bend
+    return step
+
+
+def _solve_again(x: Array, low: Array, high: Array, width: float, place: NDArray[np.int64], found: Solved) -> None:
+    """Puts the roots of columns with different numbers, from the medians on, and their sums in their places."""
+    better = Solved(*np.empty((3, len(low))))
+    left = _quick(x, medians(x), width, STEPS_FROM_MEDIAN, better, np.empty((3, *x.shape))) | (high - low > FAR * width)
+    np.clip(better.center, low, high, out=better.center)
+    rest = np.flatnonzero(left)
+    if len(rest):
+        center = np.clip(_safeguarded(x[:, rest], low[rest], high[rest], width), low[rest], high[rest])
+        p, w, v = scores(x[:, rest], center, width)
+        better.center[rest], better.square[rest] = center, np.einsum("sg,sg->g", p, p)
+        better.slope[rest] = np.einsum("sg,sg->g", v, w)
+    for column, values in zip(found, better, strict=True):
+        column[place] = values
 
 
 def _safeguarded(x: Array, low: Array, high: Array, width: float) -> Array:
@@ -81,29 +145,30 @@ def _sorted_few(x: Array) -> list[Array]:
     return rows
 
 
-def scores(x: Array, u: Array, width: float) -> tuple[Array, Array]:
-    """P = r w and w = (1 + r²)^(-½) with r = (x - u)/c, for x [slot, column] and u [column]; nothing overflows."""
+def scores(x: Array, u: Array, width: float) -> tuple[Array, Array, Array]:
+    """P = r w, w = (1 + r²)^(-½) and w² with r = (x - u)/c, for x [slot, column] and u [column]; nothing overflows."""
     with np.errstate(over="ignore"):
-        return _scores(x, u, width, FAR)
+        return _scores(x, u, width, np.empty((3, *x.shape)), FAR)
 
 
-def _scores(x: Array, u: Array, width: float, far: float | None = None) -> tuple[Array, Array]:
-    r = x - u
+def _scores(x: Array, u: Array, width: float, work: Work, far: float | None = None) -> tuple[Array, Array, Array]:
+    """The same in place of what is in `work`; where a square overflows it is wrong, unless residuals are cut at `far`."""
+    r, w, square = work
+    np.subtract(x, u, out=r)
     if width != 1:
         r /= width
     if far is not None and max(r.max(initial=0.0), -r.min(initial=0.0)) > far:
         np.clip(r, -far, far, out=r)
-    w = r * r
-    w += 1.0
-    np.sqrt(w, out=w)
-    np.divide(1.0, w, out=w)
+    np.multiply(r, r, out=square)
+    square += 1.0
+    np.divide(1.0, square, out=square)
+    np.sqrt(square, out=w)
     r *= w
-    return r, w
+    return r, w, square
 
 
-def _sums(p: Array, w: Array) -> tuple[Array, Array, Array]:
-    """ΣP, ΣP' = Σw³ and ΣPw⁴ of each column; P is used up."""
-    square = w * w
+def _sums(p: Array, w: Array, square: Array) -> tuple[Array, Array, Array]:
+    """ΣP, ΣP' = Σw³ and ΣPw⁴ of each column; P becomes Pw²."""
     score = p.sum(0)
     p *= square
     return score, np.einsum("sg,sg->g", square, w), np.einsum("sg,sg->g", p, square)
@@ -141,6 +206,7 @@ def _bisection(low: Array, high: Array, width: float, step: int) -> Array:
     return np.where((candidate > low) & (candidate < high), candidate, middle)
 
 
-def _at_an_eighth(x: Array, width: float) -> Array:
+def _at_an_eighth(x: Array, width: float) -> Solved:
     """The same where differences would overflow: solved at an eighth, which is exact."""
-    return m_centers(x * 0.125, width * 0.125) * 8
+    center, square, slope = m_centers(x * 0.125, width * 0.125)
+    return Solved(center * 8, square, slope)

@@ -15,14 +15,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Array
+from rovrl.audit.arrays import Array, pieces
 
 STEP_DROP = 2.0
 """Removing one more must at least halve the standard deviation."""
 SPREADS = 7.0
 """A dominating reward is farther from the median than this many usual spreads."""
 MAX_REMOVED = 16
-PIECE = 4096
 
 
 @dataclass
@@ -64,42 +63,57 @@ def trims(rewards: Array) -> Trims:
         np.empty((n, groups)), np.empty(groups), np.empty(levels), np.zeros(levels, np.int64), np.empty(levels)
     )
     with np.errstate(over="ignore", invalid="ignore"):
-        for first in range(0, groups, PIECE):  # each fits into the cache
-            _fill(found, rewards[first : first + PIECE], slice(first, first + PIECE))
+        for part in pieces(groups, n):
+            _fill(found, rewards[part], part)
     return found
 
 
 def _fill(found: Trims, rewards: Array, here: slice) -> None:
     """Writes the windows of some groups into their places."""
     ordered = np.ascontiguousarray(np.sort(rewards, axis=1).T)
-    n, most = len(ordered), len(found.deviation) - 1
-    found.ordered[:, here], found.median[here] = ordered, _median(ordered)
+    most, groups = len(found.deviation) - 1, np.arange(len(rewards))
+    found.ordered[:, here], found.median[here] = ordered, median_of(ordered)
     about = ordered - found.median[here]
-    square = about * about
-    first, second = about[most : n - most].sum(0), square[most : n - most].sum(0)
-    below1, below2 = _outward(about[:most][::-1], first), _outward(square[:most][::-1], second)
-    above1, above2 = _outward(about[n - most :]), _outward(square[n - most :])
+    sums = window_sums(about, about * about, most)
+    far = np.full((1, len(rewards)), np.inf)
+    below, above = np.concatenate([far, -about[:most]]), np.concatenate([far, about[::-1][:most]])
     for removed in range(most + 1):
-        least = np.full(len(first), np.inf)
-        low, nearest = np.zeros(len(first), dtype=np.int64), np.full(len(first), np.inf)
-        for small in range(removed + 1):
-            large = removed - small
-            total = below1[most - small] + above1[most - large]
-            variance = below2[most - small] + above2[most - large] - total * total / (n - removed)
-            better = variance < least  # squares that overflow are not the least variance
-            np.copyto(least, variance, where=better)
-            np.copyto(low, small, where=better)
-            if removed:
-                np.copyto(nearest, _nearest_removed(about, small, large), where=better | (small == 0))
-        found.deviation[removed, here] = np.sqrt(np.maximum(least, 0.0) / (n - removed - 1))
-        found.low[removed, here], found.nearest[removed, here] = low, nearest
+        variance = sums.variances(removed)
+        variance[np.isnan(variance)] = np.inf  # squares that overflow are not the least variance
+        low = variance.argmin(0)
+        least = np.maximum(variance[low, groups], 0.0)
+        found.deviation[removed, here] = np.sqrt(least / (len(ordered) - removed - 1))
+        found.low[removed, here] = low
+        found.nearest[removed, here] = np.minimum(below[low, groups], above[removed - low, groups])
 
 
-def _nearest_removed(about: Array, small: int, large: int) -> Array:
-    """How far the nearest of the `small` lowest and the `large` highest is."""
-    if not small:
-        return about[len(about) - large]
-    return -about[small - 1] if not large else np.minimum(-about[small - 1], about[len(about) - large])
+@dataclass
+class WindowSums:
+    """Σx and Σx² of ordered columns: of the middle with the k lowest of the rest, [k, group], and of the k next higher ones."""
+
+    n: int
+    below: tuple[Array, Array]
+    above: tuple[Array, Array]
+
+    def variances(self, removed: int) -> Array:
+        """Σ(x - x̄)² of the windows without the k lowest and removed - k highest, for k = 0 ... removed: [k, group]."""
+        most = len(self.below[0]) - 1
+        low, high = slice(most, None if removed == most else most - removed - 1, -1), slice(most - removed, most + 1)
+        total, square = (below[low] + above[high] for below, above in zip(self.below, self.above, strict=True))
+        total *= total
+        total /= self.n - removed
+        square -= total
+        return square
+
+
+def window_sums(about: Array, square: Array, most: int) -> WindowSums:
+    """The sums for windows of ascending columns [n, group] without at most `most` of them; sums of what they hold."""
+    n = len(about)
+    return WindowSums(
+        n,
+        (_outward(about[:most][::-1], about[most : n - most]), _outward(square[:most][::-1], square[most : n - most])),
+        (_outward(about[n - most :]), _outward(square[n - most :])),
+    )
 
 
 def own_spread(trim: Trims) -> Array:
@@ -112,12 +126,6 @@ def own_spread(trim: Trims) -> Array:
     with np.errstate(over="ignore"):
         spread = (highest - lowest) / normal_range(len(trim.ordered))
     return np.where(spread > 0, spread, np.nan)
-
-
-def core_range(trim: Trims) -> Array:
-    """The range of each group without the quarter whose removal leaves the least variance."""
-    lowest, highest = _edges(trim, np.full(len(trim.median), len(trim.deviation) - 1))
-    return highest - lowest
 
 
 def normal_range(n: int) -> float:
@@ -139,7 +147,7 @@ def dominating(trim: Trims, spread: Array) -> tuple[NDArray[np.int64], NDArray[n
     return removed, trim.low[removed, groups], trim.deviation[removed, groups]
 
 
-def _median(ordered: Array) -> Array:
+def median_of(ordered: Array) -> Array:
     """The midpoint median of ordered columns."""
     lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return np.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
@@ -167,9 +175,10 @@ def _edges(trim: Trims, removed: NDArray[np.int64]) -> tuple[Array, Array]:
     return trim.ordered[low, groups], trim.ordered[n - 1 - (removed - low), groups]
 
 
-def _outward(tail: Array, start: Array | float = 0.0) -> list[Array]:
-    """`start` plus the sums of the first 0, 1, 2, ... rows of a tail, from the middle outward."""
-    sums = [np.zeros(tail.shape[1]) + start]
-    for row in tail:
-        sums.append(sums[-1] + row)
+def _outward(tail: Array, middle: Array | None = None) -> Array:
+    """The sum of the middle plus the first 0, 1, 2, ... rows of a tail, from the middle outward."""
+    sums = np.empty((len(tail) + 1, tail.shape[1]))
+    sums[0] = 0.0 if middle is None else middle.sum(0)
+    for k, row in enumerate(tail):
+        np.add(sums[k], row, out=sums[k + 1])
     return sums

@@ -11,15 +11,14 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Array
-from rovrl.audit.measure.centers import FAR, m_centers, medians, scores
+from rovrl.audit.arrays import Array, pieces
+from rovrl.audit.measure.centers import FAR, Solved, m_centers, medians
 from rovrl.config import RewardChannel
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.settings import scale_source
 
-PIECE = 4096
-"""Groups computed at a time: their numbers fit into the cache."""
 ULP = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -30,16 +29,15 @@ def references(rewards: Array, blocks: Blocks, channel: RewardChannel) -> tuple[
     given = _given_scale(rewards, blocks, channel)
     x = np.ascontiguousarray(rewards.T)
     if len(blocks.sizes) == 1:
-        return m_centers(x, channel.score_width), np.zeros(len(rewards))
-    centers, scales = _by_block(x, blocks, channel, scales=given is None)
-    if given is None:
-        nu = np.clip(medians(scales), channel.scale_floor, channel.scale_cap)
-    else:
-        nu = np.full(len(rewards), min(given, channel.scale_cap))
+        return m_centers(x, channel.score_width).center, np.zeros(len(rewards))
+    solved = [m_centers(x, channel.score_width, members) for members in blocks.members]
+    nu = np.full(len(rewards), min(given or 0.0, channel.scale_cap))
     reference = np.empty(len(rewards))
-    for first in range(0, len(rewards), PIECE):
-        part = slice(first, first + PIECE)
-        reference[part] = _corrected(centers[:, part], nu[part], blocks, channel)
+    for part in pieces(len(rewards), channel.num_levels):
+        if given is None:
+            scales = [_sandwich(found, n, part, channel) for found, n in zip(solved, blocks.sizes, strict=True)]
+            np.clip(medians(np.stack(scales)), channel.scale_floor, channel.scale_cap, out=nu[part])
+        reference[part] = _corrected(np.stack([found.center[part] for found in solved]), nu[part], blocks, channel)
     return reference, nu
 
 
@@ -57,13 +55,19 @@ def credit(rewards: Array, reference: Array, channel: RewardChannel) -> Array:
 
 def whole_scales(rewards: Array, channel: RewardChannel) -> Array:
     """The sandwich scale of each whole group [group, n] about its own M-center; 0 for a constant group."""
-    columns = np.ascontiguousarray(rewards.T)
-    return _sandwich(columns, m_centers(columns, channel.score_width), channel)
+    found = m_centers(np.ascontiguousarray(rewards.T), channel.score_width)
+    return _sandwich(found, rewards.shape[1], slice(None), channel)
 
 
 def pooled(scales: Array) -> float:
     """The median of the scales of groups with contrast; 0 if none has."""
     return float(np.median(scales[scales > 0])) if (scales > 0).any() else 0.0
+
+
+def count_true(flags: NDArray[np.bool_]) -> Array:
+    """How many of each column [slot, column] are True."""
+    kind = np.int8 if len(flags) < 128 else np.int64
+    return np.add.reduce(flags.view(np.int8), axis=0, dtype=kind).astype(np.float64)
 
 
 @lru_cache(maxsize=16)
@@ -79,39 +83,22 @@ def _corrected(centers: Array, nu: Array, blocks: Blocks, channel: RewardChannel
     start = medians(centers)
     offsets, density = grid(channel.num_levels)
     excess = np.zeros(len(start))
+    away = np.empty((len(offsets), len(start)))
+    beyond = np.empty(away.shape, dtype=bool)
     for center, size in zip(centers, blocks.sizes, strict=True):
-        away = nu / math.sqrt(size) * offsets[:, None]
+        np.multiply(nu / math.sqrt(size), offsets[:, None], out=away)
         tie = channel.tie_tolerance * nu + ULP * (np.abs(center) + np.abs(start))
         apart = center - start
-        excess += 0.5 * (np.count_nonzero(apart + tie < away, 0) - np.count_nonzero(apart - tie > away, 0))
+        excess += count_true(np.less(apart + tie, away, out=beyond))
+        excess -= count_true(np.greater(apart - tie, away, out=beyond))
+    excess *= 0.5
     return start - nu / (density * sum(map(math.sqrt, blocks.sizes))) * excess
 
 
-def _by_block(x: Array, blocks: Blocks, channel: RewardChannel, scales: bool) -> tuple[Array, Array]:
-    """The M-centers [block, group] and, if asked for, the sandwich scales; blocks of one size are solved together."""
-    centers, spread = np.empty((2, len(blocks.sizes), x.shape[1]))
-    for size in set(blocks.sizes):
-        these = [b for b, n in enumerate(blocks.sizes) if n == size]
-        columns = x[np.array([blocks.members[b] for b in these]).T].reshape(size, -1)
-        found = m_centers(columns, channel.score_width)
-        centers[these] = found.reshape(len(these), -1)
-        if scales:
-            spread[these] = _sandwich(columns, found, channel).reshape(len(these), -1)
-    return centers, spread
-
-
-def _sandwich(x: Array, center: Array, channel: RewardChannel) -> Array:
-    """√(mean ψ²)/(mean ψ' ∨ a_min) of x [slot, group] about its centers."""
-    width = channel.score_width
-    square, slope = np.empty((2, len(center)))
-    for first in range(0, len(center), PIECE):
-        part = slice(first, first + PIECE)
-        p, w = scores(x[:, part], center[part], width)
-        square[part] = np.einsum("sg,sg->g", p, p)
-        np.multiply(w, w, out=p)
-        slope[part] = np.einsum("sg,sg->g", p, w)
-    area = len(x) * width * width
-    return np.sqrt(square / area) / np.maximum(slope / area, channel.curvature_floor)
+def _sandwich(found: Solved, n: int, part: slice, channel: RewardChannel) -> Array:
+    """√(mean ψ²)/(mean ψ' ∨ a_min) of some columns of n numbers about their centers."""
+    area = n * channel.score_width**2
+    return np.sqrt(found.square[part] / area) / np.maximum(found.slope[part] / area, channel.curvature_floor)
 
 
 def _given_scale(rewards: Array, blocks: Blocks, channel: RewardChannel) -> float | None:

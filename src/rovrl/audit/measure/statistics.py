@@ -8,10 +8,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Array, Counts
+from rovrl.audit.arrays import Array, Counts, pieces, widest
 from rovrl.audit.measure import dominance
 from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
-from rovrl.audit.measure.reference import credit, references
+from rovrl.audit.measure.lost import lost_by_credit
+from rovrl.audit.measure.matrix import Matrix
+from rovrl.audit.measure.order import order_statistics
+from rovrl.audit.measure.reference import count_true, references
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import GRPO_EPSILON, RewardChannel
 from rovrl.output.progress import Progress
@@ -91,23 +94,17 @@ def group_table(
     values, start = _finite(rollouts)
     table.finite = np.diff(start)
     table.single = table.finite < 2
-    matrices = [(groups, _rows(values, start, groups, n)) for n, groups in _sizes(table.finite)]
+    matrices = [Matrix.of(values, start, groups, n) for n, groups in _sizes(table.finite)]
     channels = channels_by_step(rollouts, matrices, channel)
-    trimmed = []
-    for groups, rewards in matrices:
-        trim = dominance.trims(rewards)
-        trimmed.append(trim)
-        table.spread[groups] = dominance.own_spread(trim)
-        table.signature[groups] = _signature(rewards)
+    ordered = [_order(table, matrix) for matrix in matrices]
     table.usual = usual_spread(table.spread)
     done = 0
-    for (groups, rewards), trim in zip(matrices, trimmed, strict=True):
-        _moments(table, groups, rewards, trim)
-        for settings, part in sharing_settings(rollouts.step[groups], channels):
-            _reference(table, groups[part], rewards[part], settings)
-        _dominance(table, groups, rewards, trim, rollouts.step, channels)
-        _flips(table, groups, rewards)
-        done += len(groups)
+    for matrix, (suspects, trim) in zip(matrices, ordered, strict=True):
+        for settings, part in sharing_settings(rollouts.step[matrix.groups], channels):
+            _reference(table, matrix, part, settings)
+        _dominance(table, matrix, suspects, trim, rollouts.step, channels)
+        _flips(table, matrix)
+        done += len(matrix.groups)
         progress(done, rollouts.groups, "group statistics")
     return table, channels
 
@@ -122,18 +119,26 @@ def usual_spread(own: Array) -> Array:
         return np.full(len(own), np.inf)
     blocks = max(1, len(defined) // NEIGHBOURS)
     edges = np.append(np.arange(blocks) * NEIGHBOURS, len(defined))
-    if blocks > 1:
-        middle = np.median(own[defined[: edges[-2]]].reshape(blocks - 1, NEIGHBOURS), axis=1)
-        middle = np.append(middle, np.median(own[defined[edges[-2] :]]))
-    else:
-        middle = np.array([np.median(own[defined])])
+    full = np.sort(own[defined[: edges[-2]]].reshape(blocks - 1, NEIGHBOURS), axis=1)
+    half = NEIGHBOURS // 2
+    middle = np.append(0.5 * full[:, half - 1] + 0.5 * full[:, half], np.median(own[defined[edges[-2] :]]))
     return middle[np.searchsorted(defined[edges[:-1]], np.arange(len(own)), side="right").clip(min=1) - 1]
 
 
-def _signature(rewards: Array) -> NDArray[np.uint64]:
-    odd = np.random.default_rng(0).integers(1, 2**63, rewards.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    bits = (rewards + 0.0).view(np.uint64)  # + 0.0: -0.0 and 0.0 are the same reward
-    return np.einsum("gn,n->g", bits ^ (bits >> np.uint64(31)), odd)
+def _signature(columns: Array) -> NDArray[np.uint64]:
+    n, groups = columns.shape
+    odd = np.random.default_rng(0).integers(1, 2**63, n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    signature = np.empty(groups, dtype=np.uint64)
+    work = np.empty((2, n, widest(groups, n)))
+    for part in pieces(groups, n):
+        some, mixed = work[:, :, : part.stop - part.start]
+        np.add(columns[:, part], 0.0, out=some)  # -0.0 and 0.0 are the same reward
+        bits, mixed = some.view(np.uint64), mixed.view(np.uint64)
+        np.right_shift(bits, np.uint64(31), out=mixed)
+        mixed ^= bits
+        mixed *= odd[:, None]
+        mixed.sum(0, out=signature[part])
+    return signature
 
 
 def _finite(rollouts: Rollouts) -> tuple[Array, Counts]:
@@ -152,53 +157,41 @@ def _sizes(finite: Counts) -> Iterator[tuple[int, Counts]]:
             yield n, np.flatnonzero(finite == n)
 
 
-def _rows(values: Array, start: Counts, groups: Counts, n: int) -> Array:
-    """[group, n]: a view where the groups lie one after the other."""
-    first = start[groups]
-    if len(groups) * n == first[-1] - first[0] + n:
-        return values[first[0] : first[-1] + n].reshape(-1, n)
-    return values[first[:, None] + np.arange(n)]
+def _order(table: GroupTable, matrix: Matrix) -> tuple[Counts, dominance.Trims]:
+    """Writes what the order of the rewards says; the groups in which some may dominate, with their windows."""
+    place, order = matrix.place, order_statistics(matrix.rewards)
+    for name in ("lowest", "highest", "median", "mean", "deviation", "core"):
+        getattr(table, name)[place] = getattr(order, name)
+    table.tied[place] = order.lowest == order.highest
+    suspects = np.flatnonzero(order.suspect)
+    trim = dominance.trims(matrix.rewards[suspects])
+    with np.errstate(over="ignore"):
+        spread = (order.highest - order.lowest) / dominance.normal_range(matrix.size)
+    spread[suspects] = dominance.own_spread(trim)
+    table.spread[place] = np.where(spread > 0, spread, np.nan)
+    table.signature[place] = _signature(matrix.columns)
+    return suspects, trim
 
 
-def _moments(table: GroupTable, groups: Counts, rewards: Array, trim: dominance.Trims) -> None:
-    n = rewards.shape[1]
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = rewards @ np.full(n, 1 / n)  # weighted first: a sum of large numbers must not overflow
-        table.mean[groups] = np.clip(mean, trim.lowest, trim.highest)
-        table.deviation[groups] = _deviation(rewards, table.mean[groups], trim)
-        table.core[groups] = dominance.core_range(trim)
-    table.lowest[groups], table.highest[groups] = trim.lowest, trim.highest
-    table.median[groups] = trim.median
-    table.tied[groups] = trim.lowest == trim.highest
-
-
-def _deviation(rewards: Array, mean: Array, trim: dominance.Trims) -> Array:
-    """The sample standard deviation; squares are taken relative to the largest where they would over- or underflow."""
-    residual = rewards - mean[:, None]
-    largest = np.maximum(trim.highest - mean, mean - trim.lowest)
-    safe = np.where((largest > 1e-150) & (largest < 1e150), 1.0, np.maximum(largest, np.finfo(np.float64).tiny))
-    if not (safe == 1.0).all():
-        residual /= safe[:, None]
-    return safe * np.sqrt(np.einsum("gn,gn->g", residual, residual) / (rewards.shape[1] - 1))
-
-
-def _reference(table: GroupTable, groups: Counts, rewards: Array, channel: RewardChannel) -> None:
-    blocks, fell_back = partition(rewards.shape[1], channel)
-    table.fallback[groups] = fell_back
-    table.reference[groups], table.nu[groups] = references(rewards, blocks, channel)
+def _reference(table: GroupTable, matrix: Matrix, part: Counts | slice, channel: RewardChannel) -> None:
+    blocks, fell_back = partition(matrix.size, channel)
+    place = matrix.place if isinstance(part, slice) else matrix.groups[part]
+    table.fallback[place] = fell_back
+    table.reference[place], table.nu[place] = references(matrix.columns.T[part], blocks, channel)
 
 
 def _dominance(
     table: GroupTable,
-    groups: Counts,
-    rewards: Array,
+    matrix: Matrix,
+    suspects: Counts,
     trim: dominance.Trims,
     step: Counts,
     channels: dict[int, RewardChannel],
 ) -> None:
+    groups = matrix.groups[suspects]
     count, low, rest = dominance.dominating(trim, table.usual[groups])
     table.dominating[groups], table.dominating_low[groups] = count, low
-    table.lost[groups] = table.lost_credit[groups] = np.where(table.tied[groups], np.nan, 0.0)
+    table.lost[matrix.place] = table.lost_credit[matrix.place] = np.where(table.tied[matrix.place], np.nan, 0.0)
     loses = np.flatnonzero((count > 0) & (rest > 0))
     if not len(loses):
         return
@@ -207,36 +200,27 @@ def _dominance(
         kept = (rest[loses] + GRPO_EPSILON) / (table.deviation[hit] + GRPO_EPSILON)
     table.lost[hit] = 1 - np.minimum(np.nan_to_num(kept), 1.0)
     for settings, part in sharing_settings(step[hit], channels):
-        members, rows = hit[part], loses[part]
-        table.lost_credit[members] = _lost_by_credit(
-            rewards[rows], table.reference[members], count[rows], low[rows], settings
+        members, those = hit[part], loses[part]
+        table.lost_credit[members] = lost_by_credit(
+            matrix.rewards[suspects[those]],
+            trim.ordered[:, those],
+            table.reference[members],
+            count[those],
+            low[those],
+            settings,
         )
 
 
-def _lost_by_credit(rewards: Array, reference: Array, count: Counts, low: Counts, channel: RewardChannel) -> Array:
-    """1 - C_H(credit of the whole group)/C_H(credit of the others alone), C_H over the others (rovrl.contrast)."""
-    n = rewards.shape[1]
-    order = rewards.argsort(1, kind="stable")
-    place = np.arange(n)
-    keep = np.empty(rewards.shape, dtype=bool)
-    np.put_along_axis(keep, order, (place >= low[:, None]) & (place < n - (count - low)[:, None]), 1)
-    whole = credit(rewards, reference, channel)
-    after, before = np.empty((2, len(rewards)))
-    for left in np.unique(n - count).tolist():
-        rows = np.flatnonzero(n - count == left)
-        others = rewards[rows][keep[rows]].reshape(-1, left)
-        alone = credit(others, references(others, partition(left, channel)[0], channel)[0], channel)
-        after[rows] = whole[rows][keep[rows]].reshape(-1, left).std(1)
-        before[rows] = alone.std(1)
-    return 1 - np.minimum(after / before, 1.0)
-
-
-def _flips(table: GroupTable, groups: Counts, rewards: Array) -> None:
+def _flips(table: GroupTable, matrix: Matrix) -> None:
+    place, columns = matrix.place, matrix.columns
+    mean, reference, deviation = table.mean[place], table.reference[place], table.deviation[place]
+    flips = np.empty(len(mean), dtype=np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, reference = table.mean[groups], table.reference[groups]
-        edge = SIGN_TOLERANCE * table.deviation[groups]
-        lower = (np.minimum(mean, reference) + edge)[:, None]
-        upper = (np.maximum(mean, reference) - edge)[:, None]
-        between = ((rewards > lower) & (rewards < upper)).sum(1)  # above one center and below the other
-    table.shift[groups] = reference - mean
-    table.flips[groups] = np.where(table.tied[groups], 0, between)
+        table.shift[place] = reference - mean
+        edge = SIGN_TOLERANCE * deviation
+        lower, upper = np.minimum(mean, reference) + edge, np.maximum(mean, reference) - edge
+        for part in pieces(len(mean), matrix.size):
+            between = columns[:, part] > lower[part]  # above one center and below the other
+            between &= columns[:, part] < upper[part]
+            flips[part] = count_true(between)
+    table.flips[place] = np.where(table.tied[place], 0, flips)
