@@ -119,28 +119,35 @@ def summarise_ratios(ratios: RatioTable) -> RatioSummary:
     )
 
 
+def _finite_where(chosen: NDArray[np.bool_], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values where they are chosen and finite, else 0."""
+    return np.where(chosen & np.isfinite(values), values, 0.0)
+
+
 def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None) -> dict[str, NDArray[Any]]:
     """One entry per step and name: what the overview over steps shows."""
     steps, rank = np.unique(rollouts.step, return_inverse=True)
+    untied = table.untied
+    known = np.isfinite(table.mean)
 
-    def total(values: NDArray[Any]) -> NDArray[Any]:
-        return np.bincount(rank, weights=np.where(np.isfinite(values), values, 0.0), minlength=len(steps))
+    def total(values: NDArray[Any]) -> NDArray[np.float64]:
+        return np.bincount(rank, weights=values, minlength=len(steps))
 
-    def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
-        return np.divide(total(part), total(whole), out=np.full(len(steps), np.nan), where=total(whole) > 0)
+    def ratio(part: NDArray[Any], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.divide(total(part), whole, out=np.full(len(steps), np.nan), where=whole > 0)
 
-    ones, untied = np.ones(rollouts.groups), table.untied
+    groups, responses, with_contrast = np.bincount(rank, minlength=len(steps)), total(table.size), total(untied)
     columns = {
         "step": steps,
-        "groups": total(ones).astype(np.int64),
-        "responses": total(table.size).astype(np.int64),
-        "mean_reward": ratio(table.mean, np.isfinite(table.mean)),
-        "tied": ratio(table.tied, ones),
-        "nonfinite": ratio(table.size - table.finite, table.size),
-        "dominated": ratio(table.dominating > 0, ~table.single),
-        "contrast_lost": ratio(np.where(untied, table.lost, 0), untied),
-        "sign_changes": ratio(table.flips, np.where(untied, table.finite, 0)),
-        "spread": ratio(np.where(untied, table.spread, 0), untied),
+        "groups": groups,
+        "responses": responses.astype(np.int64),
+        "mean_reward": ratio(np.where(known, table.mean, 0.0), total(known)),
+        "tied": ratio(table.tied, groups.astype(np.float64)),
+        "nonfinite": ratio(table.size - table.finite, responses),
+        "dominated": ratio(table.dominating > 0, total(~table.single)),
+        "contrast_lost": ratio(_finite_where(untied, table.lost), with_contrast),
+        "sign_changes": ratio(table.flips, total(np.where(untied, table.finite, 0))),
+        "spread": ratio(_finite_where(untied, table.spread), with_contrast),
     }
     if ratios is not None:
         known = np.isin(ratios.step, steps)

@@ -6,49 +6,65 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rovrl.audit.arrow import flags_of
-from rovrl.audit.read.rows import Notes, Reader
-from rovrl.audit.read.tables import pc
+from rovrl.audit.arrow import flags_of, index_array, integers_of
+from rovrl.audit.read.rows import Chunk, Notes, Reader
+from rovrl.audit.read.tables import pa, pc
 
 PROMPT_ROWS = 131_072
 """How many rows are looked at: wrong group ids show early."""
+
+Seen = tuple[NDArray[np.int64], Any, Any]
+"""Some rows: step, group and prompt, the latter two as pyarrow string arrays."""
 
 
 def mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:
     """(groups with different prompts, groups looked at) among the first rows; (0, 0) where prompts define the groups."""
     if reader.by_runs or reader.repeats:
         return 0, 0
-    mixed: dict[tuple[int, object], bool] = {}
-    seen: dict[tuple[int, object], int] = {}
+    found: list[Seen] = []
     left = PROMPT_ROWS
     for file in files:
-        for chunk in reader.chunks(file, frozenset({"reward", "prompt"}), Notes()):
+        if not reader.has_prompts(file):
+            return 0, 0
+        for chunk in reader.chunks(file, frozenset({"prompt"}), Notes()):
             if chunk.prompt is None or chunk.group is None:
                 return 0, 0
-            _compare_prompts(chunk, seen, mixed)
+            found.append(_seen(chunk))
             left -= len(chunk)
             if left <= 0:
-                return sum(mixed.values()), len(mixed)
-    return sum(mixed.values()), len(mixed)
+                return _counted(found)
+    return _counted(found)
 
 
-def _compare_prompts(chunk: Any, seen: dict, mixed: dict) -> None:
-    """Only rows where the prompt or the group differs from the row before are looked at one by one."""
-    if not len(chunk):
-        return
-    changes = [0]
+def _seen(chunk: Chunk) -> Seen:
+    """The rows of a chunk where the prompt or the group differs from the row before."""
+    group = chunk.group.cast(pa.large_string())
+    rows = np.arange(min(len(chunk), 1))
     if len(chunk) > 1:
-        group = chunk.group.cast("large_string")
         other = pc.or_kleene(
             pc.not_equal(group.slice(1), group.slice(0, len(group) - 1)),
             pc.not_equal(chunk.prompt.slice(1), chunk.prompt.slice(0, len(group) - 1)),
         )
-        changes += (np.flatnonzero(flags_of(pc.fill_null(other, True))) + 1).tolist()
-    for row in changes:
-        name = (int(chunk.step[row]), chunk.group[row].as_py())
-        prompt = hash(chunk.prompt[row].as_py())  # the prompts themselves may be long
-        if name in seen:
-            mixed[name] = mixed[name] or prompt != seen[name]
-        else:
-            seen[name], mixed[name] = prompt, False
+        rows = np.append(0, np.flatnonzero(flags_of(pc.fill_null(other, True))) + 1)
+    some = index_array(rows)
+    return chunk.step[rows], group.take(some), chunk.prompt.take(some).cast(pa.large_string())
+
+
+def _counted(found: list[Seen]) -> tuple[int, int]:
+    """(groups with different prompts, groups) among those rows."""
+    if not found:
+        return 0, 0
+    step = np.concatenate([step for step, _, _ in found])
+    group, prompt = (_codes(pa.concat_arrays(parts)) for parts in zip(*(texts for _, *texts in found), strict=True))
+    order = np.lexsort((prompt, group, step))
+    step, group, prompt = step[order], group[order], prompt[order]
+    first = np.flatnonzero(np.append(True, (step[1:] != step[:-1]) | (group[1:] != group[:-1]))[: len(order)])
+    last = np.append(first[1:], len(order)) - 1
+    return int((prompt[first] != prompt[last]).sum()), len(first)
+
+
+def _codes(texts: Any) -> NDArray[np.int64]:
+    """A number for each text, equal for equal texts; nulls are equal too."""
+    return integers_of(texts.dictionary_encode().indices.fill_null(-1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,9 @@ class _Gathered:
 
     def __init__(self, by_runs: bool) -> None:
         self.by_runs = by_runs
-        self.rows: dict[str, list[Any]] = {
-            name: [] for name in ("reward", "file", "row", "advantage", "planted", "digest")
-        }
+        self.rows: dict[str, list[Any]] = {name: [] for name in ("reward", "advantage", "planted", "digest")}
+        self.file: list[tuple[int, int]] = []
+        self.row: list[range | NDArray[np.int64]] = []
         self.length: list[NDArray[np.int64]] = []
         self.step: list[NDArray[np.int64]] = []
         self.label: list[Any] = []
@@ -109,13 +110,14 @@ class _Gathered:
         if not len(chunk):
             return
         starts = _run_starts(chunk)
-        label = chunk.group.take(index_array(starts)).cast(pa.large_string())
+        label = chunk.group.take(index_array(starts))
         length = np.diff(np.append(starts, len(chunk)))
         step = chunk.step[starts]
-        if self.by_runs and self.last == (int(step[0]), label[0].as_py()):  # a run that goes on over the chunk's edge
+        here, last = (int(step[0]), label[0].as_py()), (int(chunk.step[-1]), chunk.group[len(chunk) - 1].as_py())
+        if self.by_runs and self.last == here:  # a run that goes on over the chunk's edge
             self.length[-1][-1] += length[0]
             label, length, step = label.slice(1), length[1:], step[1:]
-        self.last = (int(chunk.step[-1]), chunk.group[len(chunk) - 1].as_py())
+        self.last = last
         self.held += label.nbytes
         if self.held > MOST_LABELS:
             held = f"the names of the groups take more than {MOST_LABELS / 2**30:,.3g} GB"
@@ -126,40 +128,76 @@ class _Gathered:
             self.length.append(length)
             self.step.append(step)
             self.label.append(label)
-        self.rows["file"].append(np.full(len(chunk), number, dtype=np.int32))
-        for name in ("reward", "row", "advantage", "planted", "digest"):
+        self.file.append((number, len(chunk)))
+        self.row.append(_as_range(chunk.row))
+        for name in ("reward", "advantage", "planted", "digest"):
             self.rows[name].append(getattr(chunk, name))
 
     def finish(self, reader: Reader, files: list[Path], notes: Notes) -> Rollouts:
         length, step = _joined(self.length, np.int64), _joined(self.step, np.int64)
-        label = pa.chunked_array(self.label, type=pa.large_string()).combine_chunks()
-        label = label if isinstance(label, pa.Array) else text_array([])
+        label = _labels(self.label)
         rows: dict[str, Any] = {name: self._column(name) for name in self.rows}
+        rows |= {"file": _files(self.file), "row": _numbered(self.row)}
         if not self.by_runs:
             order, length, first = merged(step, label, length)
-            step, label = step[first], label.take(index_array(first))
             if order is not None:
+                step, label = step[first], label.take(index_array(first))
                 rows = {name: None if column is None else column[order] for name, column in rows.items()}
         infinite = np.isinf(rows["reward"])
         if infinite.any():
             rows["reward"] = np.where(infinite, np.nan, rows["reward"])
         start = np.concatenate([[0], np.cumsum(length)])
+        label = label.cast(pa.large_string())
         return Rollouts(
             reader.name, files, start=start, step=step, label=label, by_runs=self.by_runs, notes=notes, **rows
         )
 
     def _column(self, name: str) -> Any:
         parts = self.rows[name]
-        if name in ("reward", "row", "file"):
-            kinds = {"reward": np.float64, "row": np.int64, "file": np.int32}
-            return _joined(parts, kinds[name])
-        return None if not parts or any(part is None for part in parts) else np.concatenate(parts)
+        if name == "reward":
+            return _joined(parts, np.float64)
+        return None if not parts or any(part is None for part in parts) else _joined(parts, np.float64)
+
+
+def _labels(parts: list[Any]) -> Any:
+    """The labels of all runs as one array: whole numbers as they are, anything else as text."""
+    kinds = {part.type for part in parts}
+    kind = kinds.pop() if len(kinds) == 1 else pa.large_string()
+    kind = kind if pa.types.is_integer(kind) else pa.large_string()
+    if not parts:
+        return text_array([])
+    return pa.concat_arrays([part.cast(kind) for part in parts])
+
+
+def _as_range(row: NDArray[np.int64]) -> range | NDArray[np.int64]:
+    """Row numbers without a gap as a range: a million need no memory until they are asked for."""
+    together = row[-1] - row[0] + 1 == len(row) and (np.diff(row) == 1).all()
+    return range(int(row[0]), int(row[-1]) + 1) if together else row
+
+
+def _numbered(parts: list[range | NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The row numbers of all chunks."""
+    ends = [(part.start, part.stop) for part in parts if isinstance(part, range)]
+    if parts and len(ends) == len(parts) and all(a[1] == b[0] for a, b in pairwise(ends)):
+        return np.arange(ends[0][0], ends[-1][1])
+    return _joined([np.arange(p.start, p.stop) if isinstance(p, range) else p for p in parts], np.int64)
+
+
+def _files(parts: list[tuple[int, int]]) -> NDArray[np.int32]:
+    """The number of the file of each row; of a single file without memory of its own, and not to be written into."""
+    numbers, counts = np.array(parts, dtype=np.int64).reshape(-1, 2).T
+    numbers = numbers.astype(np.int32)
+    if len(numbers) and (numbers == numbers[0]).all():
+        return np.broadcast_to(numbers[0], int(counts.sum()))
+    return np.repeat(numbers, counts)
 
 
 def merged(
     step: NDArray[np.int64], label: Any, length: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64]]:
     """Runs with the same (step, label) put together: the new order of rows (None: as it is), sizes, first run of each."""
+    if pa.types.is_integer(label.type) and _ascending(integers_of(label)):
+        return None, length, np.arange(len(label))
     codes = label.dictionary_encode()
     if len(codes.dictionary) == len(label):  # every run is a group of its own: the usual case
         return None, length, np.arange(len(label))
@@ -172,6 +210,10 @@ def merged(
     sizes = np.bincount(group, weights=length, minlength=len(first)).astype(np.int64)
     order = np.argsort(np.repeat(group, length), kind="stable")
     return order, sizes, np.sort(first)
+
+
+def _ascending(values: NDArray[np.int64]) -> bool:
+    return bool((values[1:] > values[:-1]).all())
 
 
 def _labelled(chunk: Chunk, notes: Notes) -> Chunk:
@@ -209,7 +251,8 @@ def _run_starts(chunk: Chunk) -> NDArray[np.int64]:
 
 
 def _joined(parts: list[Any], kind: Any) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=kind)
+    """All parts in one array; a single one as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, dtype=kind)
 
 
 def _bytes(file: Path) -> int:

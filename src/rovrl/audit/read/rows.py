@@ -174,6 +174,10 @@ class Reader(ABC):
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
         """The rows of one file; `want` names the columns beside the rewards that are needed."""
 
+    def has_prompts(self, file: Path) -> bool:
+        """Whether the file holds prompts beside its groups, so that a pass over them is worth starting."""
+        return True
+
     def has_tokens(self, file: Path) -> bool:
         """Whether the file holds token log-ratios, so that a pass over them is worth starting."""
         return False

@@ -55,11 +55,10 @@ class TableReader(Reader):
 
     def _chunk(self, batch: Batch, place: dict[str, str | None], want: frozenset[str], notes: Notes) -> Chunk:
         here = {what: name if name in batch.names else None for what, name in place.items()}
-        empty = np.full(len(batch), np.nan)
         label = here["group"] or here["prompt"]
         chunk = Chunk(
             row=batch.rows,
-            reward=batch.numbers(here["reward"]) if here["reward"] else empty,
+            reward=batch.numbers(here["reward"]) if here["reward"] else np.full(len(batch), np.nan),
             step=steps(batch, here["step"]),
             group=batch.labels(label) if label else None,
         )
@@ -75,12 +74,17 @@ class TableReader(Reader):
         return chunk
 
     def _needed(self, place: dict[str, str | None], want: frozenset[str]) -> list[str]:
-        needed = {"reward", "step", "group" if place["group"] else "prompt"}
+        needed = {"step", "group" if place["group"] else "prompt"}
+        needed |= {"reward"} if want - {"prompt"} else set()
         needed |= {"advantage"} if "advantage" in want else set()
         needed |= {"prompt", "completion"} if "text" in want else set()
         needed |= {"prompt"} if "prompt" in want else set()
         needed |= {"log_ratios", "logp_new", "logp_old", "mask"} if "tokens" in want else set()
         return [name for what, name in place.items() if what in needed and name]
+
+    def has_prompts(self, file: Path) -> bool:
+        """See `Reader`."""
+        return self._place("prompt", file) is not None
 
     def has_tokens(self, file: Path) -> bool:
         """Whether the file holds token log-ratios, or both log-probabilities to take them from."""

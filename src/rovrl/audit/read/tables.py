@@ -22,7 +22,8 @@ from rovrl.errors import RovrlError, require
 pa = require("pyarrow", extra="report")
 pc = require("pyarrow.compute", extra="report")
 
-BATCH_ROWS = 131_072
+BATCH_ROWS, NUMBER_ROWS = 2**17, 2**20
+"""Rows read at a time, and where only numbers are read: whatever a text column may unpack to, the batch fits into memory."""
 ARRAY_LIMIT = 256 * 2**20
 """Bytes of a JSON array, which is read whole."""
 FIELD_LIMIT = 2**28
@@ -90,12 +91,35 @@ def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> 
             _check_size(file.metadata, wanted)
             _tell_doubles(path, names if wanted is None else [name for name in names if name in wanted], notes)
             size = rows_at_once(path, file.metadata, wanted, size)
-            for batch in counted(file.iter_batches(batch_size=size, columns=wanted), MOST_BYTES):
+            for batch in counted(_read(file, wanted, size), MOST_BYTES):
                 yield ArrowBatch(start, batch)
                 start += batch.num_rows
     except (pa.ArrowException, ValueError, OSError) as error:
         rest = f"; its first {start:,} rows were used" if start else ""
         notes.tell("damaged_file", _damaged(path, error) + rest)
+
+
+def _read(file: Any, wanted: list[str] | None, size: int) -> Iterator[Any]:
+    """The batches of a Parquet file; numbers alone in larger ones, unless the file is damaged: then not more is lost."""
+    start = 0
+    if size == BATCH_ROWS and wanted and all(_is_number(file.schema_arrow, name) for name in wanted):
+        try:
+            for batch in file.iter_batches(batch_size=NUMBER_ROWS, columns=wanted):
+                yield batch
+                start += batch.num_rows
+        except (pa.ArrowException, OSError):
+            pass
+        else:
+            return
+    seen = 0
+    for batch in file.iter_batches(batch_size=size, columns=wanted):
+        yield from [batch.slice(max(start - seen, 0))] if seen + batch.num_rows > start else ()
+        seen += batch.num_rows
+
+
+def _is_number(schema: Any, name: str) -> bool:
+    kinds = [schema.field(k).type for k in schema.get_all_field_indices(name)]
+    return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
 
 
 def _check_size(metadata: Any, wanted: list[str] | None) -> None:
