@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import first_by
 from rovrl.audit.describe.description import Description, describe
 from rovrl.audit.judge.certificate import Certificate
 from rovrl.audit.judge.findings import Finding
@@ -83,13 +84,13 @@ class AuditResult:
         with np.errstate(over="ignore"):
             shift = np.abs(np.nan_to_num(table.shift)) / np.maximum(np.nan_to_num(table.spread), 1e-12)
         keys = (
-            -np.nan_to_num(shift),
-            table.finite - table.size,
-            -table.flips,
-            -table.dominating,
             -np.nan_to_num(table.lost),
+            -table.dominating,
+            -table.flips,
+            table.finite - table.size,
+            -np.nan_to_num(shift),
         )
-        return np.lexsort(keys)[:count]
+        return first_by(keys, len(table.size) if count is None else count)
 
     def dominating(self, group: int) -> list[int]:
         """Which responses of a group dominate it."""

@@ -112,5 +112,9 @@ def _order_bits(rewards: Array) -> float:
 
 
 def _again(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which values come more than once."""
+    ascending = np.sort(values)
+    if not (ascending[1:] == ascending[:-1]).any():
+        return np.zeros(len(values), dtype=bool)
     _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
     return count[inverse] > 1

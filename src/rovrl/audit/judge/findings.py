@@ -84,9 +84,9 @@ def weight_disagreement(ratios: RatioTable) -> float:
 
 
 def _faults(e: Evidence) -> Measured:
-    outside = e.expect.outside(e.rollouts.reward)
-    many = f"{outside.sum():,} rewards lie outside the declared range [{e.expect.low:g}, {e.expect.high:g}]"
-    yield "out_of_range", share(outside.sum(), len(outside)), many
+    outside = int(e.expect.outside(e.rollouts.reward).sum()) if e.expect.has_range else 0
+    many = f"{outside:,} rewards lie outside the declared range [{e.expect.low:g}, {e.expect.high:g}]"
+    yield "out_of_range", share(outside, len(e.rollouts.reward)), many
     found = e.rejected
     many = f"{len(found.row):,} rewards in {len(np.unique(found.group)):,} of the {found.looked:,} groups looked at"
     why = "they lie apart, and strike groups as evenly as chance would: faults hit anyone, merit depends on the prompt"

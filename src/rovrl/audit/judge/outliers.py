@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from rovrl.audit.arrays import Array, Counts
 from rovrl.audit.judge.crowd import Crowd, crowd
 from rovrl.audit.judge.expect import Expectations
+from rovrl.audit.measure.dominance import SPREADS
+from rovrl.audit.measure.order import ROUNDING
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.robust.outliers.gaps import WIDTHS, cuts
@@ -51,6 +53,7 @@ class Outliers:
 
     row: Counts
     group: Counts
+    """Ascending."""
     distance: Array
     """From the median of the group, signed."""
     kind: NDArray[np.str_]
@@ -58,27 +61,26 @@ class Outliers:
 
     def groups(self, *kinds: str) -> Counts:
         """The groups with a reward of one of these kinds."""
-        return np.unique(self.group[np.isin(self.kind, kinds)])
+        group = self.group[np.logical_or.reduce([self.kind == kind for kind in kinds])]
+        return group[np.append(True, group[1:] != group[:-1])[: len(group)]]
 
 
 def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Outliers:
     """The rewards of a run that dominate their group or lie beyond a gap, each with its kind."""
-    gaps, hump = _gaps(rollouts, table)
-    nearest = min([*(gap.threshold for gap in gaps), hump.low if hump else np.inf])
     usual = _usual(table)
+    gaps, hump = _gaps(rollouts, table, usual)
+    nearest = min([*(gap.threshold for gap in gaps), hump.low if hump else np.inf])
     with np.errstate(over="ignore", invalid="ignore"):
         far = np.maximum(table.highest - table.median, table.median - table.lowest) / usual > nearest
-    row, group, rank = _sorted_rows(rollouts, table, np.flatnonzero(far | (table.dominating > 0)))
+    row, group = _far_rows(rollouts, table, np.flatnonzero(far | (table.dominating > 0)), min(nearest, SPREADS) * usual)
     distance = _distance(rollouts, table, row, group)
     beyond = np.zeros(len(row), dtype=bool)
     for gap in gaps:
         beyond |= gap.seen(distance / usual[group]) > gap.threshold
-    low, high = table.dominating_low[group], table.dominating[group] - table.dominating_low[group]
-    dominates = (rank < low) | ((rank >= table.finite[group] - high) & (rank < table.finite[group]))
-    far = np.abs(distance) / usual[group]
-    crowds = (far >= hump.low) & (far <= hump.high) if hump else np.zeros(len(row), dtype=bool)
+    size = np.abs(distance) / usual[group]
+    crowds = (size >= hump.low) & (size <= hump.high) if hump else np.zeros(len(row), dtype=bool)
     kind = np.where(beyond, "apart", np.where(crowds, "crowd", "tail")).astype("<U8")
-    out = beyond | crowds | dominates
+    out = beyond | crowds | _dominates(table, group, distance)
     row, group, distance, kind = row[out], group[out], distance[out], kind[out]
     kind[_is_level(table, group, rollouts.reward[row], np.abs(distance))] = "level"
     for sign, name in ((1, "bonus"), (-1, "penalty")):
@@ -97,19 +99,36 @@ def _rows(rollouts: Rollouts, table: GroupTable, groups: Counts) -> tuple[Counts
     return rollouts.start[group] + place, group, place
 
 
-def _sorted_rows(rollouts: Rollouts, table: GroupTable, groups: Counts) -> tuple[Counts, Counts, Counts]:
-    """The same with the rows ascending within each group, missing rewards last: the places are ranks."""
-    row, group, rank = _rows(rollouts, table, groups)
-    if len(groups) and (table.size[groups] == table.size[groups[0]]).all():
-        within = np.argsort(rollouts.reward[row].reshape(len(groups), -1), axis=1, kind="stable")
-        return rollouts.start[group] + within.ravel(), group, rank
-    return row[np.lexsort((rollouts.reward[row], group))], group, rank
+def _far_rows(rollouts: Rollouts, table: GroupTable, groups: Counts, least: Array) -> tuple[Counts, Counts]:
+    """(rows, their groups) of the rewards of some groups that are farther than `least` from the median; ascending in each."""
+    row, group, _ = _rows(rollouts, table, groups)
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = np.abs(rollouts.reward[row] - table.median[group]) > (1 - ROUNDING) * least[group]
+    row, group = row[far], group[far]
+    order = np.lexsort((rollouts.reward[row], group))
+    return row[order], group[order]
+
+
+def _dominates(table: GroupTable, group: Counts, distance: Array) -> NDArray[np.bool_]:
+    """Which of the far rewards dominate: the lowest and the highest of each group, as many as dominate it on that side.
+
+    All that dominate are among the far ones, which are ascending within their groups.
+    """
+    first = np.append(True, group[1:] != group[:-1])[: len(group)]
+    start = np.flatnonzero(first)
+    number, place = np.cumsum(first) - 1, np.arange(len(group))
+    end = np.append(start[1:], len(group))
+    low, high = table.dominating_low[group], table.dominating[group] - table.dominating_low[group]
+    below, above = place - start[number] < low, end[number] - 1 - place < high
+    return (below & (distance < 0)) | (above & (distance > 0))
 
 
 def _distance(rollouts: Rollouts, table: GroupTable, row: Counts, group: Counts) -> Array:
     """From the median of the group; 0 for a missing reward."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.clip(np.nan_to_num(rollouts.reward[row] - table.median[group]), -FAR, FAR)
+        distance = rollouts.reward[row] - table.median[group]
+        distance[np.isnan(distance)] = 0.0
+        return np.clip(distance, -FAR, FAR, out=distance)
 
 
 def _usual(table: GroupTable) -> Array:
@@ -123,9 +142,8 @@ def _is_level(table: GroupTable, group: Counts, value: Array, distance: Array) -
     reward lies that far out.
     """
     quiet = np.sort(table.core[table.untied & (table.dominating == 0)])
-    farthest = np.zeros(len(table.size))
-    np.maximum.at(farthest, group, distance)
-    farthest = np.sort(farthest[farthest > 0])
+    first = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+    farthest = np.sort(np.maximum.reduceat(distance, first)) if len(first) else distance
     wide = len(quiet) - np.searchsorted(quiet, ABOUT * distance)
     dominated = len(farthest) - np.searchsorted(farthest, distance)
     middle = table.median[~table.single]
@@ -140,12 +158,12 @@ class Gap(NamedTuple):
     threshold: float
 
 
-def _gaps(rollouts: Rollouts, table: GroupTable) -> tuple[list[Gap], Crowd | None]:
+def _gaps(rollouts: Rollouts, table: GroupTable, usual: Array) -> tuple[list[Gap], Crowd | None]:
     """The lowest gap of each view, and where rewards crowd, in at most LOOKED_AT groups spread over the run."""
     groups = np.arange(0, len(table.size), max(1, len(table.size) // LOOKED_AT))
     row, group, _ = _rows(rollouts, table, groups)
     with np.errstate(over="ignore"):
-        far = np.clip(_distance(rollouts, table, row, group) / _usual(table)[group], -FAR, FAR)
+        far = np.clip(_distance(rollouts, table, row, group) / usual[group], -FAR, FAR)
     size = float(np.median(table.size[~table.single])) if (~table.single).any() else SMALL
     least, rule = max(NEAREST, NEAREST_SMALL / size), HONEST_TAIL if size >= SMALL else {}
     found = []

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import ranked
 from rovrl.audit.judge.findings import mean_lost, sign_change_share, weight_disagreement
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
@@ -69,14 +70,15 @@ class Summary:
 def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, trained_with: str | None) -> Summary:
     """The run in numbers."""
     untied = table.untied
-    sizes, counts = np.unique(table.size, return_counts=True)
+    counts = np.bincount(table.size)
+    sizes = np.flatnonzero(counts)
     return Summary(
         groups=rollouts.groups,
         responses=len(rollouts.reward),
-        steps=len(np.unique(rollouts.step)),
+        steps=len(ranked(rollouts.step)[0]),
         first_step=int(rollouts.step.min()),
         last_step=int(rollouts.step.max()),
-        group_sizes={int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
+        group_sizes={int(size): int(count) for size, count in zip(sizes, counts[sizes], strict=True)},
         tied_groups=int(table.tied.sum()),
         single_groups=int(table.single.sum()),
         nonfinite_groups=int((table.finite < table.size).sum()),
@@ -90,7 +92,7 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
         sign_change_share=sign_change_share(table),
         reference_shift=_mean(np.abs(table.shift[untied])),
         fallback_groups=int(table.fallback.sum()),
-        mean_reward=_mean(rollouts.reward[~np.isnan(rollouts.reward)]),
+        mean_reward=_mean(rollouts.reward if (table.finite == table.size).all() else _known(rollouts.reward)),
         trained_with=trained_with,
         planted=int(rollouts.planted.sum()) if rollouts.planted is not None else None,
         ratios=summarise_ratios(ratios) if ratios is not None else None,
@@ -98,8 +100,16 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    """The mean, 0 of nothing; divided first, so that huge values do not overflow."""
-    return float((values / len(values)).sum()) if len(values) else 0.0
+    """The mean, 0 of nothing; divided first where a sum of huge values would overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(values.sum())
+    if not np.isfinite(total):
+        return float((values / len(values)).sum())
+    return total / len(values) if len(values) else 0.0
+
+
+def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return values[~np.isnan(values)]
 
 
 def summarise_ratios(ratios: RatioTable) -> RatioSummary:
@@ -126,7 +136,7 @@ def _finite_where(chosen: NDArray[np.bool_], values: NDArray[np.float64]) -> NDA
 
 def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None) -> dict[str, NDArray[Any]]:
     """One entry per step and name: what the overview over steps shows."""
-    steps, rank = np.unique(rollouts.step, return_inverse=True)
+    steps, rank = ranked(rollouts.step)
     untied = table.untied
     known = np.isfinite(table.mean)
 
