@@ -59,6 +59,11 @@ def write(path: Path, groups: int, texts: bool) -> Path:
     return path
 
 
+def shown(path: Path) -> str:
+    """What `rovrl audit PATH --no-page` does: everything up to the summary."""
+    return audit(path).show()
+
+
 def plain(path: Path) -> int:
     """What any audit has to do at least: read the columns that it needs, group, mean and standard deviation."""
     table = pq.read_table(path, columns=["step", "group", "reward"])
@@ -82,7 +87,7 @@ def run(quick: bool) -> list[Row]:
             rows.append(
                 compare(
                     f"{title} / pyarrow's mean and deviation",
-                    partial(audit, path),
+                    partial(shown, path),
                     partial(plain, path),
                     repeats,
                     must=2.5,

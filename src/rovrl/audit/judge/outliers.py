@@ -141,7 +141,8 @@ def _is_level(table: GroupTable, group: Counts, value: Array, distance: Array) -
     A distance is usual if the cores of other groups hold differences about as large: one for every twenty groups in which a
     reward lies that far out.
     """
-    quiet = np.sort(table.core[table.untied & (table.dominating == 0)])
+    quiet = table.core[table.untied & (table.dominating == 0)]
+    quiet = np.sort(quiet[quiet >= ABOUT * distance.min(initial=np.inf)])  # smaller differences are as large as none
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
     farthest = np.sort(np.maximum.reduceat(distance, first)) if len(first) else distance
     wide = len(quiet) - np.searchsorted(quiet, ABOUT * distance)

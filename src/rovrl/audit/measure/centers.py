@@ -21,8 +21,8 @@ SHORT = 1e-14
 FAR = 1e60
 """Residuals beyond this many widths are cut: the score is ±1 to the last bit, and a square must not overflow. Only the steps
 with a bracket do so: a column this wide is left to them."""
-FEW = 6
-"""Rows up to which they are sorted by exchanges."""
+FEW, MANY = 6, 64
+"""Rows up to which they are sorted by exchanges, and copied one by one."""
 EPSILON = float(np.finfo(np.float64).eps)
 LARGE = float(np.finfo(np.float64).max) / 8
 
@@ -51,8 +51,7 @@ def m_centers(x: Array, width: float, rows: list[int] | slice = slice(None)) -> 
     low, high, left = np.empty(count), np.empty(count), np.empty(count, dtype=bool)
     for part in pieces(count, n):
         piece, *rest = work[:, :, : part.stop - part.start]
-        for k, row in enumerate(rows.tolist()):
-            piece[k] = x[row, part]
+        _copy(x, rows, part, piece)
         piece.min(0, out=low[part])
         piece.max(0, out=high[part])
         if max(high[part].max(), -low[part].min()) > LARGE:
@@ -67,6 +66,15 @@ def m_centers(x: Array, width: float, rows: list[int] | slice = slice(None)) -> 
     if len(again):
         _solve_again(x[rows[:, None], again], low[again], high[again], width, again, found)
     return found
+
+
+def _copy(x: Array, rows: NDArray[np.int64], part: slice, out: Array) -> None:
+    """Some rows of a piece of x: one by one where there are few, without memory for a copy of them."""
+    if len(rows) > MANY:
+        out[:] = x[rows, part]
+        return
+    for k, row in enumerate(rows.tolist()):
+        out[k] = x[row, part]
 
 
 def _quick(x: Array, u: Array, width: float, steps: int, found: Solved, work: Work) -> NDArray[np.bool_]:

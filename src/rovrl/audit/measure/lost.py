@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,20 +21,25 @@ def lost_by_credit(
     Of groups [group, n], with the same ascending [n, group]; `count` of each dominate, `low` of those are the smallest.
     """
     keep = _others(rewards, ordered, count, low)
-    whole = credit(_along_groups(rewards), reference, channel)
     left = rewards.shape[1] - count
+    after = _deviation(credit(_along_groups(rewards), reference, channel), _along_groups(keep), left)
     lost = np.empty(len(rewards))
     for m in np.unique(left).tolist():
         rows = np.flatnonzero(left == m)
-        kept = keep[rows]
-        others = _along_groups(rewards[rows][kept].reshape(-1, m))
+        others = _along_groups(rewards[rows][keep[rows]].reshape(-1, m))
         alone = credit(others, references(others, partition(m, channel)[0], channel)[0], channel)
-        after = _along_groups(whole[rows][kept].reshape(-1, m))
-        lost[rows] = 1 - np.minimum(after.std(1) / alone.std(1), 1.0)
+        lost[rows] = 1 - np.minimum(after[rows] / alone.std(1), 1.0)
     return lost
 
 
-def _along_groups(x: Array) -> Array:
+def _deviation(x: Array, keep: NDArray[np.bool_], count: Counts) -> Array:
+    """The standard deviation of the kept numbers of each row [group, n], `count` of them."""
+    mean = (x * keep).sum(1) / count
+    residual = (x - mean[:, None]) * keep
+    return np.sqrt(np.einsum("gn,gn->g", residual, residual) / count)
+
+
+def _along_groups(x: NDArray[Any]) -> NDArray[Any]:
     """The same [group, n], laid out so that operations run along groups."""
     return np.ascontiguousarray(x.T).T
 
