@@ -27,7 +27,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 LARGE = float(np.finfo(np.float64).max) / 8
 
 
-Work = Sequence[Array]
+Work = Sequence[Array] | Array
 """Three arrays like x to compute in: memory that is used again is in the cache."""
 
 
@@ -39,13 +39,13 @@ class Solved(NamedTuple):
     slope: Array
 
 
-def m_centers(x: Array, width: float, rows: list[int] | slice = slice(None)) -> Solved:
+def m_centers(x: Array, width: float, members: list[int] | slice = slice(None)) -> Solved:
     """The M-center of each column of x [slot, column] over some of its rows; equal numbers give that number.
 
     The numbers are finite, and there is at least one. Columns are solved in pieces; the few that a piece leaves over, all
     together.
     """
-    rows, count = np.arange(len(x))[rows], x.shape[1]
+    rows, count = np.arange(len(x))[members], x.shape[1]
     n = len(rows)
     found, work = Solved(*np.empty((3, count))), np.empty((4, n, widest(count, n)))
     low, high, left = np.empty(count), np.empty(count), np.empty(count, dtype=bool)

@@ -39,7 +39,7 @@ def order_statistics(rewards: Array) -> Ordered:
     least 1/(m - 1) of their sum of squares about it.
     """
     groups, n = rewards.shape
-    found = Ordered(*np.empty((6, groups)), np.empty(groups, dtype=bool))
+    found = Ordered(*(np.empty(groups) for _ in range(6)), suspect=np.empty(groups, dtype=bool))
     rows, work = np.empty((widest(groups, n), n)), np.empty((3, n, widest(groups, n)))
     with np.errstate(over="ignore", invalid="ignore"):
         for part in pieces(groups, n):

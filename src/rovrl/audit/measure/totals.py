@@ -141,7 +141,7 @@ def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None)
     known = np.isfinite(table.mean)
 
     def total(values: NDArray[Any]) -> NDArray[np.float64]:
-        return np.bincount(rank, weights=values, minlength=len(steps))
+        return np.bincount(rank, weights=values, minlength=len(steps)).astype(np.float64)
 
     def ratio(part: NDArray[Any], whole: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.divide(total(part), whole, out=np.full(len(steps), np.nan), where=whole > 0)
