@@ -80,6 +80,16 @@ def test_the_page_loads_without_an_error_and_requests_nothing_but_itself(browser
         assert watched.requests == [html.as_uri()]
 
 
+def test_a_page_opens_on_its_verdict_and_an_address_on_its_group(browser, written):
+    html, document = written
+    with Watched(browser, html, viewport={"width": 1280, "height": 700}) as watched:
+        assert watched.page.evaluate("scrollY") == 0
+        assert watched.page.locator("#list [aria-current]").count() == 1
+        last = document["groups"][20]["id"]
+        watched.page.evaluate(f"location.hash = 'group={last}'")
+        watched.page.wait_for_function("scrollY > 0")
+
+
 def test_hostile_prompts_and_completions_are_shown_as_text_and_do_nothing(browser, written):
     html, document = written
     with Watched(browser, html) as watched:
@@ -451,6 +461,21 @@ def test_the_comparison_shows_the_same_prompt_of_both_runs_as_text_and_loads_not
         assert page.evaluate(CONTRAST) == []
         assert watched.errors == []
         assert watched.requests == [html.as_uri()]
+
+
+def test_rewards_as_large_as_numbers_get_are_shown_without_nan_and_with_shares(browser, tmp_path):
+    generator = np.random.default_rng(0)
+    scores = np.where(generator.random((20, 8)) < 0.1, 1e308, -1e308) * generator.random((20, 8))
+    html, _ = audit(audit_dumps.table(tmp_path / "run.parquet", scores)).write(tmp_path / "audit")
+    with Watched(browser, html) as watched:
+        shown = watched.page.inner_text("body")
+        assert "NaN" not in shown
+        assert "Infinity" not in shown
+        kept = watched.page.locator("tr[data-kept=dr_grpo] td").all_inner_texts()
+        assert kept[1].endswith("%")
+        over = watched.page.eval_on_selector_all("#cards dd", "all => all.map(dd => dd.scrollWidth - dd.clientWidth)")
+        assert max(over) <= 0  # every number fits its card
+        assert watched.errors == []
 
 
 def test_a_phone_shows_the_page_without_sideways_scrolling(browser, written):

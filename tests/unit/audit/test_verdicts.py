@@ -73,7 +73,7 @@ def test_tasks_with_rewards_of_their_own_are_not_accused_in_groups_of_four():
 def test_faults_in_groups_of_four_are_found_beside_them():
     for seed in range(5):
         honest = HONEST["mixed tasks"](np.random.default_rng((seed, 9)), (60, 32, 4))
-        run = spikes(0.02, 12)(SimulatedRun(honest), np.random.default_rng(seed))
+        run = spikes(0.1, 12)(SimulatedRun(honest), np.random.default_rng(seed))
         assert simulated_codes(run) & {"faulty_rewards", "dominating_rewards"}
 
 

@@ -148,10 +148,13 @@ class GroupView {
     const known = keep.filter(Boolean).length in this.settings.blocks;
     const meter = (share, name, say) => [el("td", { class: "meter" }, share === null ? el("span", { class: "muted" }, "\u2013") : el("progress", { max: 1, value: Math.min(1, share), "aria-label": `${TITLES[name]}, ${say}` })), el("td", {}, share === null ? "\u2013" : percent(share))];
     const rows = Estimators.NAMES.map((name) => {
-      const before = known ? Estimators.contrast(Estimators.advantages(name, without, this.settings), keep) : 0;
-      const kept = before > 0 ? Estimators.contrast(now[name], keep) / before : null;
-      const total = now[name].reduce((sum, v) => sum + Math.abs(v), 0);
-      const taken = out.length && total > 0 ? out.reduce((sum, i) => sum + Math.abs(now[name][i]), 0) / total : null;
+      const alone = known ? Estimators.advantages(name, without, this.settings) : without.map(() => 0);
+      const unit = Math.max(...now[name].map(Math.abs), ...alone.map(Math.abs)) || 1; // squares of 1e200 would overflow
+      const own = now[name].map((v) => v / unit), before = Estimators.contrast(alone.map((v) => v / unit), keep);
+      const finite = (share) => (Number.isFinite(share) ? share : null);
+      const kept = before > 0 ? finite(Estimators.contrast(own, keep) / before) : null;
+      const total = own.reduce((sum, v) => sum + Math.abs(v), 0);
+      const taken = out.length && total > 0 ? finite(out.reduce((sum, i) => sum + Math.abs(own[i]), 0) / total) : null;
       return el("tr", { "data-kept": name, "data-taken": taken }, el("th", { scope: "row" }, TITLES[name]), meter(kept, name, "contrast kept"), meter(taken, name, "share of advantage on the dominating rewards"));
     });
     refill(this.kept, el("table", { class: "kept" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "method"), el("th", { scope: "col", colspan: 2, class: "left" }, "contrast of the others kept"), el("th", { scope: "col", colspan: 2, class: "left" }, `|advantage| on ${one ? "it" : "them"}`))), el("tbody", {}, rows)));

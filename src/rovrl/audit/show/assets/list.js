@@ -73,12 +73,12 @@ class GroupList {
   }
 
   // Opens the group and turns to the page it is on; filters that hide it are taken off.
-  select(group) {
+  select(group, scroll = true) {
     if (!this.rows.includes(group)) this.set({ only: "all", search: "", step: null });
     this.state.page = Math.floor(this.rows.indexOf(group) / PAGE);
     this.current = group;
     this.draw();
-    document.querySelector("#list [aria-current]")?.scrollIntoView({ block: "nearest" });
+    if (scroll) document.querySelector("#list [aria-current]")?.scrollIntoView({ block: "nearest" });
     this.open(group);
     this.onchange?.();
   }

@@ -49,7 +49,7 @@
     if (place.has("metric")) chart.set(place.get("metric"));
     const wanted = doc.groups.find((g) => place.get("group") === String(g.id) || location.hash === `#group-${g.id}`);
     if (wanted) list.select(wanted);
-    else if (list.rows.length && !narrow.matches) list.select(list.rows[0]);
+    else if (list.rows.length && !narrow.matches) list.select(list.rows[0], false); // a page opens on its verdict
   };
   list.onchange = () => {
     chart.chosen = list.state.step;
