@@ -115,6 +115,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.stop_on and args.follow is None:
+        raise RovrlError("--stop-on ends a run that is being followed: give --follow too")
+    if args.flagged is not None and (args.compare or args.follow is not None):
+        raise RovrlError("--flagged writes the responses of one finished run: leave out --compare and --follow")
     if args.fault_matrix:
         from rovrl.audit.faults.matrix import main
 
@@ -174,6 +178,8 @@ def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
     from rovrl.audit.show.index import write_index
     from rovrl.audit.show.summary import index
 
+    if args.flagged is not None:
+        raise RovrlError(f"{args.path} holds several runs, and --flagged writes the responses of one: name that run")
     results = audit_all(args.path, **options)
     good = {name: result for name, result in results.items() if isinstance(result, AuditResult)}
     if args.json:

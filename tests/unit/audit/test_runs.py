@@ -196,3 +196,21 @@ def test_prompts_that_come_in_turn_make_groups(tmp_path):
     assert result.summary.group_sizes == {4: 24}
     assert "interleaved" in notes(result)
     np.testing.assert_array_equal(result.rewards(1), [float(k % 5) for k in (1, 9, 17, 25)])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["a", "--stop-on", "tied_groups"], "give --follow too"),
+        (["a", "--follow", "1", "--flagged", "f.csv"], "leave out --compare and --follow"),
+        ([".", "--flagged", "f.csv"], "holds several runs"),
+        (["a", "--format", "trl"], "no rollouts found at"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused_with_a_sentence(tmp_path, capsys, monkeypatch, words, sentence):
+    for name in ("a", "b"):
+        audit_dumps.verl(tmp_path / name, audit_dumps.rewards(8, 8))
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", *words]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "f.csv").exists()

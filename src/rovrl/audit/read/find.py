@@ -103,7 +103,7 @@ def _nothing_found(path: Path, columns: Columns) -> str:
     candidates = [path] if path.is_file() else table_files(path)[:1]
     for file in candidates:
         present = columns_of(file, notes)
-        if present and columns.reward not in present:
+        if present and columns.find("reward", present) is None:
             named = f"no column {columns.reward!r}" if columns.reward else "no reward column with a usual name"
             return (
                 f"{file} has {named}; its columns are {_listed(present)}: name the reward with --reward-column "
