@@ -64,6 +64,14 @@ def rare(rewards, generator):
     return rewards
 
 
+def test_a_note_about_dominating_rewards_counts_no_more_groups_than_are_dominated(tmp_path):
+    result = audit(audit_dumps.records(tmp_path / "run", audit_dumps.rewards(40, 16)))
+    told = [note.sentence for note in result.notes if note.code in ("reward_levels", "heavy_tail")]
+    counts = [int(sentence.split(" groups")[0].rpartition(" ")[2].replace(",", "")) for sentence in told]
+    assert result.summary.dominated_groups == 13
+    assert all(count <= 13 for count in counts), told
+
+
 def test_tasks_with_rewards_of_their_own_are_not_accused_in_groups_of_four():
     shape = 60, 32, 4
     runs = [SimulatedRun(HONEST["mixed tasks"](np.random.default_rng((seed, 9)), shape)) for seed in range(20)]

@@ -18,7 +18,8 @@ def questions(e: Evidence) -> list[Note]:
 
 def _dominated(e: Evidence, kind: str) -> tuple[int, str]:
     """How many groups a kind of reward dominates; and in words, if they are enough to speak of."""
-    groups = len(e.outliers.groups(kind))
+    named = e.outliers.groups(kind)
+    groups = int((e.table.dominating[named] > 0).sum())  # others lie beyond a gap and dominate nothing
     value = share(groups, (~e.table.single).sum())
     return groups, f"in {groups:,} groups ({percent(value)})" if value > CODES["dominating_rewards"].threshold else ""
 
