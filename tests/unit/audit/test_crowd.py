@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from rovrl.audit.judge.crowd import crowd
 
@@ -34,6 +35,21 @@ def test_faults_of_one_size_among_heavy_tails_are_found_where_they_are():
         assert hump.low < 8.5
         assert hump.high > 7.5
         assert hump.found > 1.5 * hump.allowed
+
+
+def test_no_test_at_one_false_accusation_in_twenty_finds_all_runs_with_few_faults_among_heavy_tails():
+    """Neyman and Pearson: the likelihood ratio with law, rate and size known, on 24 x 8 x 16 rewards, 0.2 % spikes of 8 sd."""
+    law, rate, size, generator = stats.t(3), 0.002, 16.0, np.random.default_rng(0)
+
+    def ratios(x):
+        other = (law.pdf(x - size) + law.pdf(x + size)) / 2 / law.pdf(x)
+        return np.log1p(rate * (other - 1)).sum(-1)
+
+    honest, faulty = generator.standard_t(3, (2, 400, 3072))
+    hit = generator.random(faulty.shape) < rate
+    faulty += hit * np.where(generator.random(faulty.shape) < 0.5, size, -size)
+    found = (ratios(faulty) > np.quantile(ratios(honest), 0.95)).mean()
+    assert 0.85 < found < 0.98
 
 
 def test_a_hump_on_one_side_may_be_a_bonus_and_is_not_reported():
