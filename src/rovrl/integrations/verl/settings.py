@@ -48,6 +48,8 @@ def reward_functions(algorithm: Any) -> Functions | None:
     keys, given = ((algorithm or {}).get(f"gdpo_reward_{each}") for each in ("keys", "weights"))
     if not keys and given is None:
         return None
+    names: Any
+    weights: Any
     try:
         names = [keys] if isinstance(keys, str) else list(keys or [])
         weights = [1.0] * len(names) if given is None else [float(weight) for weight in given]
