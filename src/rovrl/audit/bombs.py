@@ -41,7 +41,7 @@ def counted(batches: Iterable[Any], most: int) -> Iterator[Any]:
     """The batches of a file; a ValueError as soon as they have unpacked to more than `most` bytes."""
     total = 0
     for batch in batches:
-        total += sum(_unpacked(column) for column in batch.columns)
+        total += sum(unpacked(column) for column in batch.columns)
         if total > most:
             raise ValueError(f"it unpacks to more than {most / 2**30:,.3g} GB: split it")
         yield batch
@@ -85,7 +85,7 @@ def _dictionaries(column: Any) -> Iterator[Any]:
         yield from _dictionaries(column.values)
 
 
-def _unpacked(column: Any) -> int:
+def unpacked(column: Any) -> int:
     """Bytes of a column once nothing is kept only once."""
     if not pa.types.is_dictionary(column.type) or pa.types.is_fixed_size_binary(column.type.value_type):
         return column.nbytes

@@ -15,8 +15,8 @@ from rovrl.audit.read.tables import pa, pc
 PROMPT_ROWS = 131_072
 """How many rows are looked at: wrong group ids show early."""
 
-Seen = tuple[NDArray[np.int64], Any, Any]
-"""Some rows: step, group and prompt, the latter two as pyarrow string arrays."""
+Seen = tuple[NDArray[np.int64], Any, NDArray[np.int64]]
+"""Some rows: step, group as a pyarrow string array, and a hash of the prompt: the prompts themselves may be long."""
 
 
 def mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:
@@ -49,7 +49,7 @@ def _seen(chunk: Chunk) -> Seen:
         )
         rows = np.append(0, np.flatnonzero(flags_of(pc.fill_null(other, True))) + 1)
     some = index_array(rows)
-    return chunk.step[rows], group.take(some), chunk.prompt.take(some).cast(pa.large_string())
+    return chunk.step[rows], group.take(some), _hashes(chunk.prompt.take(some))
 
 
 def _counted(found: list[Seen]) -> tuple[int, int]:
@@ -57,7 +57,8 @@ def _counted(found: list[Seen]) -> tuple[int, int]:
     if not found:
         return 0, 0
     step = np.concatenate([step for step, _, _ in found])
-    group, prompt = (_codes(pa.concat_arrays(parts)) for parts in zip(*(texts for _, *texts in found), strict=True))
+    group = _codes(pa.concat_arrays([group for _, group, _ in found]))
+    prompt = np.concatenate([prompt for _, _, prompt in found])
     order = np.lexsort((prompt, group, step))
     step, group, prompt = step[order], group[order], prompt[order]
     first = np.flatnonzero(np.append(True, (step[1:] != step[:-1]) | (group[1:] != group[:-1]))[: len(order)])
@@ -68,3 +69,11 @@ def _counted(found: list[Seen]) -> tuple[int, int]:
 def _codes(texts: Any) -> NDArray[np.int64]:
     """A number for each text, equal for equal texts; nulls are equal too."""
     return integers_of(texts.dictionary_encode().indices.fill_null(-1))
+
+
+def _hashes(texts: Any) -> NDArray[np.int64]:
+    """A hash of each text, each different one hashed once; 0 for a null."""
+    coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+    used, place = np.unique(integers_of(coded.indices.fill_null(-1)), return_inverse=True)
+    different = coded.dictionary.take(index_array(used[used >= 0])).to_pylist()
+    return np.array([*[0] * bool((used < 0).any()), *map(hash, different)], dtype=np.int64)[place]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import as_range, files_of_rows, joined, numbered
 from rovrl.audit.arrow import flag_array, flags_of, index_array, integers_of, text_array
+from rovrl.audit.bombs import unpacked
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.tables import pa, pc
 from rovrl.errors import RovrlError
@@ -118,7 +119,7 @@ class _Gathered:
             self.length[-1][-1] += length[0]
             label, length, step = label.slice(1), length[1:], step[1:]
         self.last = last
-        self.held += label.nbytes
+        self.held += unpacked(label)
         if self.held > MOST_LABELS:
             held = f"the names of the groups take more than {MOST_LABELS / 2**30:,.3g} GB"
             raise RovrlError(
@@ -129,15 +130,15 @@ class _Gathered:
             self.step.append(step)
             self.label.append(label)
         self.file.append((number, len(chunk)))
-        self.row.append(_as_range(chunk.row))
+        self.row.append(as_range(chunk.row))
         for name in ("reward", "advantage", "planted", "digest"):
             self.rows[name].append(getattr(chunk, name))
 
     def finish(self, reader: Reader, files: list[Path], notes: Notes) -> Rollouts:
-        length, step = _joined(self.length, np.int64), _joined(self.step, np.int64)
+        length, step = joined(self.length, np.int64), joined(self.step, np.int64)
         label = _labels(self.label)
         rows: dict[str, Any] = {name: self._column(name) for name in self.rows}
-        rows |= {"file": _files(self.file), "row": _numbered(self.row)}
+        rows |= {"file": files_of_rows(self.file), "row": numbered(self.row)}
         if not self.by_runs:
             order, length, first = merged(step, label, length)
             if order is not None:
@@ -155,8 +156,8 @@ class _Gathered:
     def _column(self, name: str) -> Any:
         parts = self.rows[name]
         if name == "reward":
-            return _joined(parts, np.float64)
-        return None if not parts or any(part is None for part in parts) else _joined(parts, np.float64)
+            return joined(parts, np.float64)
+        return None if not parts or any(part is None for part in parts) else joined(parts, np.float64)
 
 
 def _labels(parts: list[Any]) -> Any:
@@ -167,29 +168,6 @@ def _labels(parts: list[Any]) -> Any:
     if not parts:
         return text_array([])
     return pa.concat_arrays([part.cast(kind) for part in parts])
-
-
-def _as_range(row: NDArray[np.int64]) -> range | NDArray[np.int64]:
-    """Row numbers without a gap as a range: a million need no memory until they are asked for."""
-    together = row[-1] - row[0] + 1 == len(row) and (np.diff(row) == 1).all()
-    return range(int(row[0]), int(row[-1]) + 1) if together else row
-
-
-def _numbered(parts: list[range | NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The row numbers of all chunks."""
-    ends = [(part.start, part.stop) for part in parts if isinstance(part, range)]
-    if parts and len(ends) == len(parts) and all(a[1] == b[0] for a, b in pairwise(ends)):
-        return np.arange(ends[0][0], ends[-1][1])
-    return _joined([np.arange(p.start, p.stop) if isinstance(p, range) else p for p in parts], np.int64)
-
-
-def _files(parts: list[tuple[int, int]]) -> NDArray[np.int32]:
-    """The number of the file of each row; of a single file without memory of its own, and not to be written into."""
-    numbers, counts = np.array(parts, dtype=np.int64).reshape(-1, 2).T
-    numbers = numbers.astype(np.int32)
-    if len(numbers) and (numbers == numbers[0]).all():
-        return np.broadcast_to(numbers[0], int(counts.sum()))
-    return np.repeat(numbers, counts)
 
 
 def merged(
@@ -248,11 +226,6 @@ def _run_starts(chunk: Chunk) -> NDArray[np.int64]:
         change = flags_of(pc.not_equal(labels.slice(1), labels.slice(0, len(labels) - 1)))
     change = change | (chunk.step[1:] != chunk.step[:-1])
     return np.concatenate([[0], np.flatnonzero(change) + 1])
-
-
-def _joined(parts: list[Any], kind: Any) -> NDArray[Any]:
-    """All parts in one array; a single one as it is."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, dtype=kind)
 
 
 def _bytes(file: Path) -> int:
