@@ -13,9 +13,9 @@ What is left stands *apart*. Within a tail, rewards may *crowd* where it would t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from rovrl.robust.outliers.gaps import WIDTHS, cuts
 
 LEVELS = 0.05
 """Undominated groups with differences as large in their core, per group dominated by one, from which on it is a level."""
-HONEST_TAIL = {"tail": 1.5, "error": 0.005, "slack": 0.5}
+HONEST_TAIL: Mapping[str, Any] = {"tail": 1.5, "error": 0.005, "slack": 0.5}
 """A tail no heavier than this is honest, and the chance at which it may leave a gap: for groups of SMALL and more."""
 SMALL = 8
 """In smaller groups the usual spread says little about a tail: there the far stricter rule of `rovrl.robust.gaps` holds."""

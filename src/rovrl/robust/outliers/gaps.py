@@ -56,7 +56,7 @@ def cuts(
     empty = np.flatnonzero(stragglers <= slack * ends)
     if not len(empty):
         return []
-    seen, at, hits = _down_to(at[empty[-1]] / WIDTHS[-1], descending, nearer), at[empty], ends[empty]
+    seen, at, hits = _down_to(float(at[empty[-1]]) / WIDTHS[-1], descending, nearer), at[empty], ends[empty]
     least_likely = np.ones(len(empty))
     for width in WIDTHS:
         inside = _between(seen, at, hits, width)
