@@ -33,7 +33,10 @@ ALL = 0
 
 @dataclass(frozen=True)
 class Setting(Bootstrapped):
-    """The seeds of the sweep, 5,000 replicates. `embedded`: records of a tiny run in their place, for the smoke setting."""
+    """The seeds of the sweep, of which the finished ones count, and 5,000 replicates.
+
+    `embedded`: records of a tiny run in their place, for the smoke setting.
+    """
 
     seeds: tuple[int, ...] = (1, 2, 3)
     replicates: int = 5_000
@@ -48,7 +51,8 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     """A row for each generation, condition and measure; then all generations together, and how sparse the log-ratios are."""
     generator = torch.Generator().manual_seed(setting.seed)
     by_step: dict[int, list[RecordedResponses]] = {}
-    for place in records(setting):
+    runs = records(setting)
+    for place in runs:
         for step, responses in recorded_steps(place):
             by_step.setdefault(step, []).append(responses)
     steps = {step: together(parts) for step, parts in sorted(by_step.items())}
@@ -61,20 +65,22 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
             rows += [{"step": step} | row for row in rows_for(responses, condition, places, draws)]
         progress(done + 1, len(steps) + 1)
     drawn = calibrated(64, 16, SIGMA, ZERO_SHARE, HARMONIC_LENGTH, generator)
-    return rows + [
-        {"step": ALL, "metric": "sparsity", "stream": name, "value": sparsity(responses)}
-        for name, responses in (("recorded", everything), ("calibrated", drawn))
+    return [
+        *rows,
+        {"step": ALL, "metric": "runs", "value": len(runs)},
+        {"step": ALL, "metric": "sparsity", "stream": "recorded", "value": sparsity(everything)},
+        {"step": ALL, "metric": "sparsity", "stream": "calibrated", "value": sparsity(drawn)},
     ]
 
 
 def records(setting: Setting) -> list[Path]:
-    """The records of each seed's run, or a RovrlError with the command that makes them."""
+    """The records of each seed whose run is finished, or a RovrlError with the command that makes them."""
     if setting.embedded:
         return [cross_step.records(cross_step.SMOKE)]
-    found = [RUNS / f"{cross_step.METHOD}-seed{seed}" / "records" for seed in setting.seeds]
-    missing = [place for place in found if not place.is_dir()]
-    if missing:
-        raise RovrlError(f"{missing[0]} is not there; make the runs first (hours): {COMMAND}")
+    places = [RUNS / f"{cross_step.METHOD}-seed{seed}" for seed in setting.seeds]
+    found = [place / "records" for place in places if (place / "result.json").exists()]
+    if not found:
+        raise RovrlError(f"{places[0]} holds no finished run; make the runs first (hours): {COMMAND}")
     return found
 
 
@@ -128,11 +134,13 @@ def checks(rows: list[Row]) -> dict[str, list[Check]]:
 
 
 def findings(rows: list[Row]) -> dict[str, list[str]]:
-    """How sparse the log-ratios are, beside normal ones."""
+    """How many runs were recorded, and how sparse their log-ratios are beside normal ones."""
     share = {r["stream"]: r["value"] for r in rows if r["metric"] == "sparsity"}
+    (runs,) = [int(r["value"]) for r in rows if r["metric"] == "runs"]
     sentence = (
-        f"the largest tenth of the tokens carries {share['recorded']:.0%} of a response's summed |log-ratio|, against "
-        f"{share['calibrated']:.0%} in the calibrated stream, whose log-ratios are normal and whose responses are longer."
+        f"{runs} recorded run{'s' * (runs != 1)}; the largest tenth of the tokens carries {share['recorded']:.0%} of a "
+        f"response's summed |log-ratio|, against {share['calibrated']:.0%} in the calibrated stream, whose log-ratios are "
+        "normal and whose responses are longer."
     )
     return {LABEL: [sentence]}
 
