@@ -164,7 +164,7 @@ STATISTICS: tuple[Mutant, ...] = (
         "robust/kernels/bounded.py",
         "unit/robust/kernels/test_numba.py",
         ("math.sqrt(1.0 + r * r))", "math.sqrt(1.0 + 0.9 * r * r))"),
-        ("total / x.shape[1] + floor", "total / x.shape[1] - floor"),
+        ("total / shaped.size + floor", "total / shaped.size - floor"),
     ),
     *mutants(
         "robust/kernels/outer.py",
