@@ -11,6 +11,7 @@ ends both processes at any moment.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 
 QUESTIONS_PER_CHILD = 2_000  # sympy's caches grow; a fresh fork forgets them
 CLOCK = 10  # clock seconds per second of processor time: a busy machine must not refuse a right answer
@@ -79,6 +81,8 @@ def main(cpu_seconds: float, memory: int) -> None:
     except Exception as error:  # the reader turns this into a sentence
         tell(replies, ready=False, reason=f"{type(error).__name__}: {error}")
         return
+    gc.collect()
+    gc.freeze()  # what sympy keeps for good is not looked through again, nor copied into every child by looking
     busy: list[int] = []  # the child that is judging: what SIGUSR1 kills
     mine = os.getpid()
     signal.signal(signal.SIGUSR1, lambda *_: [os.kill(pid, signal.SIGKILL) for pid in busy if os.getpid() == mine])
@@ -156,9 +160,17 @@ def judge(answer: str, gold: str) -> bool:
     """Whether math-verify finds `answer` equal to `gold`; its own alarms are off, the kernel's limits stand in for them."""
     from math_verify import parse, verify
 
-    golds = parse(f"\\boxed{{{gold}}}", parsing_timeout=0)
+    golds = parsed_gold(gold)
     given = parse(answer, parsing_timeout=0)
     return bool(golds and given and verify(golds, given, timeout_seconds=0))
+
+
+@lru_cache(maxsize=256)
+def parsed_gold(gold: str) -> list:
+    """What math-verify reads in a right answer; the responses of a group share it."""
+    from math_verify import parse
+
+    return parse(f"\\boxed{{{gold}}}", parsing_timeout=0)
 
 
 def readable(pipe: int) -> bool:
