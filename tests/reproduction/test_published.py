@@ -98,7 +98,7 @@ def test_check_prints_json_for_every_label_and_its_status_is_one_only_for_a_disa
 
 
 def test_every_stand_in_is_labelled_as_one():
-    ours = {"reward_contamination", "token_stress", "cross_step", "mechanism", "placement"}
+    ours = {"reward_contamination", "token_stress", "cross_step", "mechanism", "placement", "language_model"}
     assert {i.experiment for i in ITEMS.values() if i.stand_in} == ours
 
 
