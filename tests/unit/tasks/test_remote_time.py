@@ -144,6 +144,15 @@ def test_an_open_breaker_lets_one_request_through_at_a_time(nobody):
     assert reward.metrics()["reward_server/breaker_open"] == 1.0
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """Python's own handler: a process that a script starts in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_a_call_within_a_second():
     left = []
 
