@@ -10,7 +10,7 @@ import pytest
 from rovrl.lab.accuracy import pack, unpack
 from rovrl.lab.compare import final_verdicts, pairs, table
 from rovrl.lab.evidence.plan import SWEEPS
-from rovrl.lab.evidence.report import tables, update_page, update_rollouts, write_report
+from rovrl.lab.evidence.report import main, tables, update_page, update_rollouts, write_report
 from rovrl.lab.evidence.summary import answers, paired
 from rovrl.lab.job import Job, versions
 from rovrl.lab.page import credit_for_being_right, write_page
@@ -199,3 +199,9 @@ def test_every_row_of_the_evidence_has_its_settings_seed_versions_and_verdicts()
         last = row["evaluations"][-1]
         assert unpack(last["right"], last["problems"]).mean() == pytest.approx(last["accuracy"])
         assert job.generations == 40
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["evidence"], ["unheard-of", "results", "page.md"]])
+def test_words_that_name_no_report_get_the_usage_and_status_two(words, capsys):
+    assert main(words) == 2
+    assert "usage:" in capsys.readouterr().err

@@ -129,6 +129,12 @@ def _curves(plan: Table, runs: dict[str, list[Run]]) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Puts the tables of a results directory into a page."""
+    if len(words) != 3 or words[0] not in (*SWEEPS, "rollouts"):
+        print(
+            f"usage: python -m rovrl.lab.evidence.report {'|'.join((*SWEEPS, 'rollouts'))} RESULTS PAGE",
+            file=sys.stderr,
+        )
+        return 2
     sweep, out, page = words[0], Path(words[1]), Path(words[2])
     rows = read_lines(out / "runs.jsonl")
     write_text(page, update_rollouts(page, rows) if sweep == "rollouts" else update_page(sweep, page, rows))
