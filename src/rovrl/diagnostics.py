@@ -31,6 +31,7 @@ METRICS: dict[str, str] = {
     "fault_threshold_below": "how far below its group's center a reward is a fault",
     "fault_dispersion_above": "pairs of faults above that share a group, over the number expected by chance",
     "fault_dispersion_below": "pairs of faults below that share a group, over the number expected by chance",
+    "merit_level": "distance between right and wrong where they are a layer far from an even bulk",
     "variance_share": "share of the variance of the advantages that one of several reward functions brings",
     "weight_shift": "mean over responses of |SoftRoVR - mean of the token log-ratios|",
     "weight_disagreement": "sum of |SoftRoVR - mean| over sum of |mean|",

@@ -88,6 +88,8 @@ def _fault_metrics(rejected: Tensor, faults: Faults) -> dict[str, float]:
     for name, side in (("above", faults.above), ("below", faults.below)):
         if math.isfinite(side.threshold):
             found |= {f"fault_threshold_{name}": side.threshold, f"fault_dispersion_{name}": side.dispersion}
+    if faults.level:
+        found["merit_level"] = faults.level
     return found
 
 

@@ -22,6 +22,8 @@ class Resolved:
     by_size: dict[int, RewardChannel]
     factors: list[Tensor]
     """For each bucket, the unit of each group over the common one; empty if there is one unit."""
+    level: float = 0.0
+    """The level of merit that adaptive credit is measured in; 0 if it is measured in the spread."""
 
     @classmethod
     def of(
@@ -31,16 +33,18 @@ class Resolved:
         channel: RewardChannel,
         method: object,
         known: StepScales | None,
+        level: float = 0.0,
     ) -> Resolved:
-        """By what is known of earlier steps, else by this batch."""
+        """By what is known of earlier steps, else by this batch; a `level` of merit is two spreads, if all is in one unit."""
         if not any(needs_scale(channel, blocks) for blocks, _ in used.values()):
             return cls(channel, channel, dict.fromkeys(used, channel), [])
         scale, spread, factors = batch_scales(groups, channel) if known is None else (*known[:2], [])
-        common = resolve(channel, scale, spread=spread)
         if method == "loo":  # finds its numbers without the response's own reward
-            return cls(channel, common, dict.fromkeys(used, channel), [])
+            return cls(channel, resolve(channel, scale, spread=spread), dict.fromkeys(used, channel), [])
+        level = level if is_adaptive(channel) and level > 2 * spread and _one_unit(known, factors) else 0.0
+        spread = level / 2 if level else spread
         by_size = {m: resolve(channel, scale, blocks, spread=spread) for m, (blocks, _) in used.items()}
-        return cls(channel, common, by_size, factors)
+        return cls(channel, resolve(channel, scale, spread=spread), by_size, factors, level)
 
     def by_unit(self, found: list[Bucket], known: StepScales | None) -> Iterator[tuple[Bucket, float]]:
         """The buckets, those with groups of several units in parts, each with its unit over the common one."""
@@ -53,3 +57,7 @@ class Resolved:
     def for_groups(self, size: int, factor: float) -> RewardChannel:
         """The settings for groups of so many responses, in their unit."""
         return in_unit(self.by_size[size], self.channel, factor)
+
+
+def _one_unit(known: StepScales | None, factors: list[Tensor]) -> bool:
+    return all(bool((unit == 1).all()) for unit in (factors if known is None else [known.factors]))

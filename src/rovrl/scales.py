@@ -119,11 +119,27 @@ def channel_for_step(
 
 @torch.no_grad()
 def scales_for_step(
-    channel: RewardChannel, lagged: LaggedScale, values: Float[Tensor, " n"], group: Tensor, num_groups: int
+    channel: RewardChannel,
+    lagged: LaggedScale,
+    values: Float[Tensor, " n"],
+    group: Tensor,
+    num_groups: int,
+    with_faults: Float[Tensor, " n"] | None = None,
 ) -> StepScales:
-    """The scales of earlier steps, or of this one if it is the first; `lagged` then takes this batch in."""
+    """The scales of earlier steps, or of this one if it is the first; `lagged` then takes this batch in.
+
+    `with_faults`: the same rewards before some were left out as faults. If what is left has a small part of the earlier spread,
+    and all of them have about that spread, it was made by faults that were not shown at the time, and begins anew.
+    """
     found = list(buckets(values.isfinite(), group.to(values.device), num_groups))
-    now = batch_scales([values.double()[rows] for _, _, rows in found], channel, near=lagged.spread)
+    rows = [values.double()[rows] for _, _, rows in found]
+    now = batch_scales(rows, channel, near=lagged.spread)
+    earlier = lagged.spread or 0.0
+    if (
+        with_faults is not None
+        and 0 < now.spread < earlier / APART < within_group_spread(with_faults, group) * 2 / APART
+    ):
+        lagged.spread, now = None, batch_scales(rows, channel)
     factors = torch.ones(num_groups, dtype=torch.float64, device=values.device)
     for (_, groups, _), own in zip(found, now.factors, strict=True):
         factors[groups] = own.to(values.device)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -19,16 +21,22 @@ MISSED = 0.03
 LEAST, LEAST_IN_SMALL = 4.0, 12.0
 """No reward nearer to its group's center than this many units is a fault; the second is for groups of fewer than eight."""
 LEAST_OF_GRADES = 12.0
-"""Nor is one of rewards without a continuous part that is nearer than this many steps: scales of grades are that long, and a
-failing grade far below the others is a grade."""
+"""Nor is one of rewards without a continuous part that is nearer than this many steps: a failing grade far below the others is
+a grade."""
+LONGEST_SCALE, SPAN, OFF_SCALE = 100.5, 1.2, 0.2
+"""Where more than two levels are in use, nor is one within a scale of a hundred steps. It is no scale if the responses of a
+group span 1.2 times as much, or if more than the last share of what is far lies between the levels."""
 MOST = 0.5
 """At most this share of all responses can be faults on one side."""
 SMALLEST = 4
 """Smaller groups do not count as evidence: their center follows a single hit."""
 LAYERED = 8
 """If groups are smaller on average, only what lies beyond the farthest gap can be shown: a few responses show no layers."""
-NEGLIGIBLE = 0.15
-"""An excess of this share of the expected pairs is not dispersion, however significant: some centers are misplaced."""
+NEGLIGIBLE, MISPLACED = 0.15, 0.1
+"""An excess of this share of the expected pairs is not dispersion, however significant: some centers are misplaced. Those show
+on the other side; with fewer opposite hits than the second share of all, correspondingly less is excused."""
+LIKE = 1.6
+"""Opposite hits are of one kind up to this many times the distance of the farthest."""
 REMAINDER, UNSUSPICIOUS = 0.4, 0.05
 """Hits up to this share of the faults shown before may lack power of their own, if their p-value is above the second number."""
 MEETINGS, MET = 6, 0.5
@@ -56,7 +64,7 @@ def search(groups: SortedGroups, residual: np.ndarray, unit: float, design: Desi
 
     What lies between a threshold that is shown and the next has to be shown by itself: many faults would hide some merit.
     """
-    evidence, found = _evidence(groups, residual, unit, design, ERROR / 4)
+    evidence, found = _evidence(groups, residual, _least(groups, residual, unit, design), design, ERROR / 4)
     shown: Cut | None = None
     for cut in found if design.mean_size >= LAYERED else found[:1]:
         if evidence.shows(cut, shown) or (shown and evidence.extends(shown, cut)):
@@ -70,23 +78,65 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
     Hits on both sides have twice the number. They have to meet in the same groups as often as chance makes them, and neither
     side may look dispersed by itself: of several levels of merit the middle one has others on both sides.
     """
-    evidence, found = _evidence(groups, np.abs(residual), unit, design, ERROR / 2)
+    least = _least(groups, residual, unit, design, both=True)
+    evidence, found = _evidence(groups, np.abs(residual), least, design, ERROR / 2)
     for cut in found if design.mean_size >= LAYERED else found[:1]:
         far = (evidence.residual >= cut.at) & groups.of_members(design.sizes > 0)
         up, down = (groups.count(far & (sign * residual > 0)).astype(float) for sign in (1, -1))
         both = up + down
         unsuspicious = all(evidence.chance_of(counts) >= UNSUSPICIOUS for counts in (up, down, both))
-        if unsuspicious and evidence.even_not_ordinary(both, evidence.chance(both)) and evidence.meets(up, down):
+        alike = _alike(groups, residual, far)
+        if unsuspicious and evidence.even_not_ordinary(both, evidence.chance(both)) and evidence.meets(*alike):
             return evidence.measured(cut.threshold, up), evidence.measured(cut.threshold, down)
     return Side(), Side()
 
 
-def _evidence(
-    groups: SortedGroups, residual: np.ndarray, unit: float, design: Design, error: float
-) -> tuple[_Evidence, list[Cut]]:
-    """The hits on the positive side of the residuals, and the cuts among them that share the error rate."""
+def layers(
+    groups: SortedGroups, residual: np.ndarray, unit: float, design: Design
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, float, float]]:
+    """What lies beyond each gap on the positive side, the nearest gap first.
+
+    (distances, hits per group, opposite hits per group, pairs over those expected by chance, the chance of as many)
+    """
+    evidence, found = _evidence(groups, residual, _least(groups, residual, unit, design), design, ERROR)
+    for cut in reversed(found):
+        side, counts = evidence.side(cut), evidence.counts(cut, None)
+        distance = evidence.distance[evidence.distance >= cut.at]
+        yield distance, counts, evidence.opposite(cut, None), side.dispersion, side.p_value
+
+
+def _alike(groups: SortedGroups, residual: np.ndarray, far: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Hits per group above and below, without those far beyond anything on the other side: they are of another kind."""
+    sides = far & (residual > 0), far & (residual < 0)
+    end = LIKE * min(float(np.abs(residual[side]).max(initial=0.0)) for side in sides)
+    above, below = (groups.count(side & (np.abs(residual) <= end)).astype(float) for side in sides)
+    return above, below
+
+
+def _least(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design, *, both: bool = False) -> float:
+    """The distance up to which nothing is a fault, on the positive side or on both."""
     least = unit * (LEAST if design.mean_size >= LAYERED else LEAST_IN_SMALL)
-    least = max(least, LEAST_OF_GRADES * groups.step) if groups.graded else least
+    if not groups.graded or groups.step == 0:
+        return least
+    far = np.abs(residual) if both else residual
+    steps = LONGEST_SCALE if _long_scale(groups, residual, far) else LEAST_OF_GRADES
+    return max(least, steps * groups.step)
+
+
+def _long_scale(groups: SortedGroups, residual: np.ndarray, far: np.ndarray) -> bool:
+    """Whether grades that are far apart can be grades of one scale; `far`: the distances in question."""
+    with np.errstate(over="ignore"):  # at the end of the range of numbers
+        size = np.abs(residual) / groups.step
+    more_than_two = bool(((size > 1.5) & (size <= LEAST_OF_GRADES)).any())
+    span = groups.span(np.where(size <= LONGEST_SCALE, residual, 0.0))
+    far = far[far > LEAST_OF_GRADES * groups.step]
+    return more_than_two and span <= SPAN * LONGEST_SCALE * groups.step and groups.off_scale(far) <= OFF_SCALE
+
+
+def _evidence(
+    groups: SortedGroups, residual: np.ndarray, least: float, design: Design, error: float
+) -> tuple[_Evidence, list[Cut]]:
+    """The hits beyond `least` on the positive side of the residuals, and the cuts among them that share the error rate."""
     used = residual if design.sizes.all() else np.where(groups.of_members(design.sizes > 0), residual, 0.0)
     far = np.flatnonzero(used > least)
     distance, found = residual[far], []
@@ -118,19 +168,30 @@ class _Evidence:
         """Whether the candidates from the cut to the one beyond are faults: evenly spread, and not merely for lack of power."""
         counts = self.counts(cut, beyond)
         expected = self.chance(counts)
-        if not self.even_not_ordinary(counts, expected):
+        opposite = cache(lambda: self.opposite(cut, beyond))
+        if not self.even_not_ordinary(counts, expected, opposite=opposite):
             return False
-        if self.even_not_ordinary(counts, expected, hidden="majorities"):
+        if self.even_not_ordinary(counts, expected, opposite=opposite, hidden="majorities"):
             return True
-        opposite = self.opposite(cut, beyond)
-        return self.meets(counts, opposite) or self.two_levels(counts, opposite)
+        return self.meets(counts, opposite()) or self.two_levels(counts, opposite())
 
-    def even_not_ordinary(self, counts: np.ndarray, expected: dispersion.Moments, *, hidden: str = "none") -> bool:
-        """Whether the counts vary no more than chance allows (`expected`: its moments), and less than ordinary verdicts."""
+    def even_not_ordinary(
+        self,
+        counts: np.ndarray,
+        expected: dispersion.Moments,
+        *,
+        opposite: Callable[[], np.ndarray] | None = None,
+        hidden: str = "none",
+    ) -> bool:
+        """Whether the counts vary no more than chance allows (`expected`: its moments), and less than ordinary verdicts.
+
+        A negligible excess is excused; given the `opposite` hits, only as far as they show that centers are misplaced.
+        """
         found = dispersion.pairs(counts)
-        dispersed = dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR
-        if dispersed and found - expected.mean > NEGLIGIBLE * expected.mean:
-            return False
+        if dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR:
+            misplaced = float(opposite().sum()) / max(MISPLACED * float(counts.sum()), 1.0) if opposite else 1.0
+            if found - expected.mean > NEGLIGIBLE * min(1.0, misplaced) * expected.mean:
+                return False
         hits = self.design.by_stratum(counts)
         return dispersion.ordinary(found, expected, hits, self.design, hidden=hidden) <= self.level
 
@@ -143,8 +204,11 @@ class _Evidence:
         return dispersion.chance(self.design.by_stratum(counts), self.design)
 
     def opposite(self, cut: Cut, beyond: Cut | None) -> np.ndarray:
-        """Hits per group that are as far out on the other side."""
-        farthest = beyond.at if beyond else np.inf
+        """Hits per group that are as far out on the other side, and not far beyond what is found on this one."""
+        mine = self.distance < (beyond.at if beyond else np.inf)
+        with np.errstate(over="ignore"):  # at the end of the range of numbers
+            farthest = LIKE * float(self.distance[mine].max(initial=cut.at))
+        farthest = min(farthest, beyond.at) if beyond else farthest
         far = (self.residual < -cut.at * (1 - 1e-3)) & (self.residual >= -farthest)
         return self.groups.count(far & self.groups.of_members(self.design.sizes > 0)).astype(float)
 

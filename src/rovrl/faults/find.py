@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from rovrl.faults.evidence import Side
+from rovrl.faults.merit import merit_level
 from rovrl.faults.shown import shown
 from rovrl.faults.window import FaultWindow, Step
 from rovrl.robust.outliers.bulk import SortedGroups
@@ -27,6 +28,8 @@ class Faults:
     below: Side
     unit: float
     """The robust standard deviation within groups of what was kept."""
+    level: float = 0.0
+    """The distance between right and wrong answers, where they are a layer far from an even bulk (`faults.merit`); else 0."""
 
 
 @torch.no_grad()
@@ -52,13 +55,15 @@ def find_faults(
     rejected = torch.zeros(len(rewards), dtype=torch.bool, device="cpu")
     if not len(values):
         return Faults(rejected, Side(), Side(), 0.0)
-    found, above, below, unit = shown(SortedGroups.of(values, codes, len(strata)), strata)
+    groups = SortedGroups.of(values, codes, len(strata))
+    found, above, below, unit = shown(groups, strata)
+    level = merit_level(groups.without(found) if found.any() else groups, unit, strata)
     here = torch.from_numpy(found[: int(finite.sum())])
     if whole:
         rejected = here
     else:
         rejected[torch.from_numpy(finite)] = here
-    return Faults(rejected.to(rewards.device), above, below, unit)
+    return Faults(rejected.to(rewards.device), above, below, unit, level)
 
 
 def _comparable(values: np.ndarray, codes: np.ndarray, steps: list[Step]) -> list[Step]:

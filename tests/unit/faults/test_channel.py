@@ -217,3 +217,35 @@ def test_a_failing_grade_as_rare_on_every_prompt_is_a_grade(best, usual, failing
         grades = np.where(draw.random((16, 16)) < 0.03, failing, np.maximum(grades, best - 2)) / 5
         rejected += int(run.explain(grades.ravel(), np.repeat(np.arange(16), 16)).rejected.sum())
     assert rejected == 0
+
+
+def test_a_spread_that_unseen_faults_made_in_the_first_step_is_forgotten_as_soon_as_they_are_seen():
+    """Nearly half of the rewards are spikes: one step of sixteen prompts shows at most some of them, two show all."""
+    run, bounds = RewardRun(GUARDED), []
+    for step in range(4):
+        rewards, hit, ids = batch(step, prompts=16, rate=0.45)
+        run.advantages(rewards, ids)
+        bounds.append((run.last.rejected[hit].double().mean().item(), run.metrics()["rovr/credit_bound"]))
+    (first, poisoned), (second, mended), *_ = bounds
+    assert first < 0.5
+    assert poisoned > 5
+    assert second > 0.9
+    assert mended < 0.5
+
+
+def test_a_step_without_contrast_does_not_make_an_honest_spread_begin_anew():
+    run = RewardRun(GUARDED)
+    for step in range(6):
+        rng = np.random.default_rng(step)
+        right = np.ones((16, 16)) if step == 5 else rng.random((16, 16)) < rng.random((16, 1))
+        hit = rng.random((16, 16)) < 0.1
+        rewards = right + 0.02 * rng.random((16, 16)) + 30 * hit * rng.choice([-1, 1], (16, 16))
+        before = run.state_dict()["memory"][0]["scales"]["spread"] if step else None
+        run.advantages(rewards.ravel(), np.repeat(np.arange(16), 16))
+    assert run.last.rejected.any()
+    assert run.last.lagged_spread == before
+
+
+def test_rewards_that_differ_by_rounding_alone_give_no_warning():
+    rewards = 1 + 1e-8 * torch.randn(64, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert rovrl.ADVANTAGES["credit"](rewards, GUARDED).isfinite().all()

@@ -157,3 +157,28 @@ def test_faults_at_the_end_of_the_range_of_numbers_are_found_without_a_warning()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(found(torch.where(hit, ends, rewards), group).rejected, hit)
+
+
+def test_grades_of_a_long_scale_are_no_faults_and_what_spans_more_than_a_scale_is():
+    """Percent, with a failing 0 as rare on every prompt: grades. Quarters moved by 64 steps, both ways in one group: faults."""
+    rng = np.random.default_rng(0)
+    group = torch.arange(256).repeat_interleave(16)
+    percent = np.where(rng.random((256, 16)) < 0.06, 0, 75 + rng.integers(-2, 3, (256, 16)))
+    assert not found(torch.from_numpy(percent.ravel().astype(float)), group).rejected.any()
+    for prompts in (256, 64):
+        quarters = rng.binomial(4, rng.beta(2, 2, (prompts, 1)), (prompts, 16)) / 4
+        hit = torch.from_numpy(rng.random(quarters.size) < 0.1)
+        moved = torch.from_numpy(quarters.ravel()) + 16 * hit * torch.from_numpy(rng.choice([-1, 1], quarters.size))
+        rejected = found(moved, group[: moved.numel()]).rejected
+        assert not rejected[~hit].any()
+        assert rejected[hit].double().mean() > 0.5
+
+
+@pytest.mark.parametrize("group", [4, 8, 16])
+def test_right_answers_as_rare_on_every_prompt_are_kept_where_rewards_are_grades(group):
+    """0/1 minus a cent per turn: a hundred steps apart, and no continuous part."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rewards = (rng.random((256, group)) < 0.12) - 0.01 * rng.integers(1, 6, (256, group))
+        ids = torch.arange(256).repeat_interleave(group)
+        assert not found(torch.from_numpy(rewards.ravel()), ids).rejected.any()

@@ -11,6 +11,8 @@ DISCRETE = 0.05
 """The share of groups whose smallest step may be smaller than what counts as the step of a discrete variable."""
 ROUNDING = 1e-6
 """Two values that differ by less than this share of them differ by rounding."""
+ON_SCALE = 0.02
+"""A difference is a whole number of steps if it is nearer than this to one."""
 CONSISTENCY = 1.4826
 """The standard deviation of a normal distribution in units of its median absolute deviation."""
 CROWDED = 0.6
@@ -61,6 +63,11 @@ class SortedGroups:
         members, size = self.of_members(chosen), self.size[chosen]
         return SortedGroups(self.values[members], np.repeat(np.arange(len(size)), size), size, self.order[members])
 
+    def without(self, rejected: np.ndarray) -> SortedGroups:
+        """The same groups without the rejected values (in the original order); each must keep one."""
+        kept = ~rejected[self.order]
+        return SortedGroups(self.values[kept], self.group[kept], self.count(kept), self.order[kept])
+
     def of_members(self, numbers: np.ndarray) -> np.ndarray:
         """The number of each member's group."""
         return np.repeat(numbers, self.size)
@@ -93,7 +100,7 @@ class SortedGroups:
         """
         near = self.count(np.abs(self.residual(center)) <= width)
         moved, doubtful = center.copy(), np.flatnonzero(near <= CROWDED * self.size)
-        for size in np.unique(self.size[doubtful]):
+        for size in np.flatnonzero(np.bincount(self.size[doubtful])):
             every = doubtful[self.size[doubtful] == size]
             for some in np.array_split(every, -(-len(every) * size * min(size, COMPARED) // PIECE)):
                 rows = self.values[self.start[some][:, None] + np.arange(size)]
@@ -115,11 +122,30 @@ class SortedGroups:
 
     @cached_property
     def graded(self) -> bool:
-        """Whether the values have no continuous part: in groups with contrast, most members are equal to another one."""
+        """Whether the values have no continuous part: in groups with contrast, most members are equal to another one, or
+        most differences are whole numbers of steps."""
         same = np.isinf(self._steps)
         same[self.start[1:] - 1] = False
         tied = np.append(same, False) | np.append(False, same)
-        return 2 * int(np.count_nonzero(tied & self._contrasted)) > int(self.size[self._contrast].sum())
+        if 2 * int(np.count_nonzero(tied & self._contrasted)) > int(self.size[self._contrast].sum()):
+            return True
+        step = self._steps[np.isfinite(self._steps)]
+        return len(step) > 0 and self.off_scale(step) < 0.5
+
+    def span(self, values: np.ndarray) -> float:
+        """The largest difference between two of these values within one group."""
+        if not len(values):
+            return 0.0
+        with np.errstate(over="ignore"):  # at the end of the range of numbers
+            return float((np.maximum.reduceat(values, self.start) - np.minimum.reduceat(values, self.start)).max())
+
+    def off_scale(self, differences: np.ndarray) -> float:
+        """The share of differences that are no whole number of steps; 0 of none."""
+        if not len(differences):
+            return 0.0
+        with np.errstate(over="ignore", invalid="ignore"):  # at the end of the range of numbers
+            whole = differences / self.step
+            return float(np.mean(~(np.abs(whole - np.round(whole)) <= ON_SCALE)))
 
     @cached_property
     def _contrast(self) -> np.ndarray:
@@ -142,7 +168,14 @@ class SortedGroups:
     def unit(self, residual: np.ndarray, kept: np.ndarray) -> float:
         """1.4826 times the median |residual| of what is kept in groups with contrast; at least half the step."""
         used = np.abs(residual[kept & self._contrasted])
-        return max(CONSISTENCY * float(np.median(used)), 0.5 * self.step) if len(used) else 0.0
+        return max(CONSISTENCY * median(used), 0.5 * self.step) if len(used) else 0.0
+
+
+def median(values: np.ndarray) -> float:
+    """The midpoint median of numbers without NaN, of which there is at least one. (np.median imports numpy.ma first.)"""
+    low, high = (len(values) - 1) // 2, len(values) // 2
+    ordered = np.partition(values, (low, high))
+    return 0.5 * float(ordered[low]) + 0.5 * float(ordered[high])
 
 
 def _fullest(rows: np.ndarray, center: np.ndarray, width: float) -> np.ndarray:

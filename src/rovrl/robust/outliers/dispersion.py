@@ -10,22 +10,17 @@ differ between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from rovrl.robust.outliers.beta_binomial import Shape
+
 CORRELATION, VARIATION = 0.15, 2.0
 """What ordinary differences between groups look like: an intraclass correlation of 0.15; for rare hits, whose correlation
 vanishes with their rate, rates with a squared coefficient of variation of 2."""
-HIDDEN: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "none": lambda m: m + 1,
-    "majorities": lambda m: (m + 1) // 2,
-    "whole": lambda m: m,
-}
-"""Name -> from how many hits on a group of m shows none: its center goes over to a majority; a whole group has no contrast."""
 
 
 class Moments(NamedTuple):
@@ -84,12 +79,14 @@ class Design:
 
     @cached_property
     def shapes(self) -> list[Shape]:
-        """Of each stratum the sizes that occur, and how many groups have each."""
+        """The sizes that occur in each stratum; strata whose largest groups are equal stand together."""
         inside = self.sizes > 0
-        return [
-            Shape(*np.unique(self.sizes[inside & (self.strata == stratum)], return_counts=True))
-            for stratum in range(self.num_strata)
-        ]
+        both = np.stack([self.strata[inside], self.sizes[inside]])
+        (stratum, size), groups = np.unique(both, axis=1, return_counts=True)
+        largest = np.zeros(self.num_strata, size.dtype)
+        np.maximum.at(largest, stratum, size)
+        rows = [np.flatnonzero(largest[stratum] == most) for most in set(largest[stratum].tolist())]
+        return [Shape(*np.unique(stratum[some], return_inverse=True), size[some], groups[some]) for some in rows]
 
     def by_stratum(self, values: np.ndarray) -> np.ndarray:
         """Sums over the groups of each stratum."""
@@ -133,75 +130,30 @@ def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, 
     """P(T ≤ found) if the hits followed their groups as ordinary differences do: small where those would have been seen.
 
     Counts are beta-binomial with intraclass correlation min(0.15, 2π/(1 - π)), given their total; each stratum has its own
-    rate π. `hidden`, a name of `HIDDEN`, says which groups show none of their hits. 1 where nothing could be seen.
+    rate π. `hidden`, a name of `beta_binomial.HIDDEN`, says which groups show none of their hits. 1 where nothing can be seen.
     """
     mean, variance = expected.mean, 0.0
-    for stratum, count in enumerate(np.atleast_1d(hits).tolist()):
-        if count > 0:
-            more, spread = _ordinary_excess(count, stratum, design, hidden)
-            mean, variance = mean + more, variance + spread
+    for shape in design.shapes:
+        more, spread = _ordinary_excess(np.atleast_1d(hits), shape, design, hidden)
+        mean, variance = mean + more, variance + spread
     if mean <= expected.mean:
         return 1.0
     variance = max(variance, 1e-9)
     return gamma_share(mean**2 / variance, (found + 0.5) * mean / variance)
 
 
-def _ordinary_excess(hits: float, stratum: int, design: Design, hidden: str) -> tuple[float, float]:
-    """How many more pairs one stratum's ordinary hits make than chance, and the variance of their pairs given their total."""
-    rate = hits / float(design.members[stratum])
-    rho = min(max(min(CORRELATION, VARIATION * rate / max(1 - rate, 1e-9)), 1e-6), 0.9)
-    shape, aim = design.shapes[stratum], rate
+def _ordinary_excess(hits: np.ndarray, shape: Shape, design: Design, hidden: str) -> tuple[float, float]:
+    """How many more pairs ordinary hits make than chance in some strata, and the variance of their pairs given the totals."""
+    hits = hits[shape.strata]
+    rate = hits / design.members[shape.strata]
+    rho = np.clip(np.minimum(CORRELATION, VARIATION * rate / np.maximum(1 - rate, 1e-9)), 1e-6, 0.9)
+    aim = rate
     for _ in range(0 if hidden == "none" else 7):  # the rate whose visible part is the observed one
         visible = shape.visible(aim, rho, hidden)
-        aim = min(aim * min(max(hits / max(visible, 1e-12), 0.5), 2.0), 0.5)
-    law = shape.law(aim, rho, hidden)
-    excess = law[0] - float(design.edges[stratum]) * rate**2
-    return excess, law[1] - law[2] ** 2 / max(law[3], 1e-12)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of groups that occur, and how many groups have each; with the beta-binomial laws of their hits."""
-
-    sizes: np.ndarray
-    groups: np.ndarray
-
-    @cached_property
-    def _places(self) -> tuple[np.ndarray, ...]:
-        """m, n, (m - n)/(n + 1), where n ≥ m."""
-        m, n = self.sizes[:, None].astype(float), np.arange(self.sizes.max() + 1.0)
-        return m, n, (m - n) / (n + 1), n >= m
-
-    @cached_property
-    def _seen(self) -> dict[str, np.ndarray]:
-        """Of n hits those that can be seen, by the names of `HIDDEN`."""
-        m, n, _, _ = self._places
-        return {name: np.where(n < first(m), n, 0.0) for name, first in HIDDEN.items()}
-
-    def _chances(self, rate: float, rho: float) -> np.ndarray:
-        """P(n hits) for each size m and n = 0 ... max m."""
-        m, n, ratio, over = self._places
-        total = (1 - rho) / rho
-        a, b = rate * total, (1 - rate) * total
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.log(ratio * (a + n) / (b + m - n - 1))
-        steps[over] = -np.inf
-        logs = np.zeros_like(steps)
-        np.cumsum(steps[:, :-1], -1, out=logs[:, 1:])
-        p = np.exp(logs - logs.max(-1, keepdims=True))
-        return p / p.sum(-1, keepdims=True)
-
-    def visible(self, rate: float, rho: float, hidden: str) -> float:
-        """E n of the hits that can be seen, summed over the groups."""
-        return float((self.groups * (self._chances(rate, rho) * self._seen[hidden]).sum(-1)).sum())
-
-    def law(self, rate: float, rho: float, hidden: str) -> list[float]:
-        """E T, Var T, Cov(T, n), Var n of the hits that can be seen, summed over independent beta-binomial groups."""
-        p, seen = self._chances(rate, rho), self._seen[hidden]
-        t = seen * (seen - 1) / 2
-        en, et = (p * seen).sum(-1), (p * t).sum(-1)
-        parts = et, (p * t * t).sum(-1) - et**2, (p * t * seen).sum(-1) - et * en, (p * seen**2).sum(-1) - en**2
-        return [float((self.groups * part).sum()) for part in parts]
+        aim = np.minimum(aim * np.clip(hits / np.maximum(visible, 1e-12), 0.5, 2.0), 0.5)
+    pairs, spread, joint, total = shape.law(aim, rho, hidden)
+    excess = pairs - design.edges[shape.strata] * rate**2
+    return float(excess.sum()), float((spread - joint**2 / np.maximum(total, 1e-12)).sum())
 
 
 def _all_hit(hits: np.ndarray, members: np.ndarray) -> list[np.ndarray]:

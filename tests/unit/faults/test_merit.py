@@ -1,0 +1,127 @@
+"""On which scale right differs from wrong: a layer far from an even bulk, where it follows the prompts."""
+
+import numpy as np
+import pytest
+import torch
+
+import rovrl
+from rovrl.faults import find_faults, merit
+
+GUARDED = {"credit_bound": "adaptive", "credit_floor": "adaptive", "faults": "reject"}
+
+
+def verdicts(seed, prompts=256, group=16, odds=(0.6, 6.0)):
+    """Right answers, rare on most prompts and common on some."""
+    rng = np.random.default_rng(seed)
+    return rng.random((prompts, group)) < rng.beta(*odds, prompts)[:, None], rng
+
+
+def level(rewards):
+    group = torch.arange(len(rewards)).repeat_interleave(rewards.shape[1])
+    return find_faults(torch.from_numpy(np.ascontiguousarray(rewards, float)).ravel(), group, len(rewards)).level
+
+
+def alignment(rewards, right, **settings):
+    advantages = rovrl.ADVANTAGES["credit"](torch.from_numpy(rewards), rovrl.RewardChannel(**settings)).numpy()
+    aim = right - right.mean(-1, keepdims=True)
+    return float((advantages * aim).sum() / np.linalg.norm(advantages) / np.linalg.norm(aim))
+
+
+@pytest.mark.parametrize("shaping", [0.1, 0.25])
+@pytest.mark.parametrize("unit", [1e-80, 1.0, 40.0, 1e150])
+@pytest.mark.parametrize("group", [8, 16])
+def test_verdicts_beside_a_small_shaping_term_are_the_level_of_merit_in_any_unit(shaping, unit, group):
+    right, rng = verdicts(1, group=group)
+    rewards = unit * (right + shaping * rng.random(right.shape) + rng.normal(0, 5, (len(right), 1)))
+    assert level(rewards) == pytest.approx(unit, rel=0.1)
+
+
+@pytest.mark.parametrize("odds", [(0.6, 6.0), (6.0, 0.6)])
+def test_credit_then_follows_the_verdicts_where_they_are_rare_and_where_they_are_common(odds):
+    right, rng = verdicts(2, odds=odds)
+    rewards = right + 0.1 * rng.random(right.shape)
+    assert alignment(rewards, right, **GUARDED) > 0.97
+    assert alignment(rewards, right, **GUARDED | {"faults": "bound"}) < 0.8
+
+
+def test_spikes_beside_them_are_rejected_and_the_level_is_that_of_the_verdicts():
+    right, rng = verdicts(3)
+    hit = rng.random(right.shape) < 0.1
+    rewards = right + 0.1 * rng.random(right.shape) + 30 * hit * rng.choice([-1, 1], right.shape)
+    assert level(rewards) == pytest.approx(1, rel=0.1)
+    assert alignment(rewards, right, **GUARDED) > 0.85  # a tenth of the responses count for nothing
+    assert alignment(rewards, right, **GUARDED | {"faults": "bound"}) < 0.7
+
+
+def test_faults_that_follow_the_prompts_are_no_merit_where_the_bulk_itself_follows_them():
+    """The bulk holds right and wrong answers, so its spread differs from prompt to prompt: the far layer is not the merit."""
+    for seed in range(4):
+        right, rng = verdicts(seed, odds=(1, 1))
+        struck = rng.random(right.shape) < rng.beta(0.3, 2.7, len(right))[:, None]
+        assert level(0.33 * right + rng.normal(0, 0.05, right.shape) + 4 * struck) == 0
+        even = rng.normal(0, 0.15, right.shape) + 4 * struck
+        assert level(even) == pytest.approx(
+            4, rel=0.05
+        )  # beside mere noise the same layer is all there is to learn from
+
+
+def test_a_layer_far_beyond_the_bulk_may_be_the_mark_of_a_failure_and_is_no_scale():
+    right, rng = verdicts(6)
+    assert level(1000.0 * right + 0.1 * rng.random(right.shape)) == 0
+
+
+@pytest.mark.parametrize("law", ["uniform", "normal", "laplace"])
+@pytest.mark.parametrize("n", [6, 16])
+def test_kurtosis_and_the_variation_of_variances_have_no_bias_from_small_groups(law, n):
+    """Samples of one law vary by no more than chance says: to within five standard errors of 20,000 groups."""
+    rng = np.random.default_rng(0)
+    draw = {"uniform": rng.random, "normal": rng.standard_normal, "laplace": lambda size: rng.laplace(size=size)}[law]
+    x = draw((20_000, n))
+    x = x - x.mean(1, keepdims=True)
+    k = merit._kurtosis(float((x**4).sum() / (x**2).sum() ** 2 * ((n - 1) * len(x)) ** 2), np.full(len(x), float(n)))
+    assert k == pytest.approx({"uniform": 1.8, "normal": 3, "laplace": 6}[law], rel=0.05)
+    s2 = x.var(1, ddof=1)
+    assert s2.var() / s2.mean() ** 2 - (2 / (n - 1) + (k - 3) / n) == pytest.approx(0, abs=0.03)
+
+
+@pytest.mark.parametrize("kind", ["heavy", "both sides", "luck", "sizes", "grades", "few", "small groups"])
+def test_no_level_without_the_whole_evidence(kind):
+    right, rng = verdicts(5)
+    noise = 0.1 * rng.random(right.shape)
+    if kind == "heavy":
+        rewards = rng.standard_t(2, right.shape)
+    elif kind == "both sides":  # up and down in the same groups
+        rewards = right * rng.choice([-1, 1], right.shape) + noise
+    elif kind == "luck":  # the same on every prompt
+        rewards = (rng.random(right.shape) < 0.1) + noise
+    elif kind == "sizes":
+        rewards = right * 10 ** rng.uniform(0, 2, right.shape) + noise
+    elif kind == "grades":
+        rewards = rng.integers(0, 3, right.shape) + 5.0 * right
+    elif kind == "few":
+        rewards = (right + noise)[:32]
+    else:
+        rewards = (right + noise)[:, :4]
+    assert level(rewards) == 0
+
+
+def test_a_run_of_small_steps_finds_it_in_its_window_and_says_so():
+    run = rovrl.RewardRun(rovrl.RewardChannel(**GUARDED))
+    for step in range(8):  # the shaping term shrinks as the run goes on: each step has a spread of its own
+        right, rng = verdicts(10 + step, prompts=16)
+        shaping = (0.2 - 0.01 * step) * rng.random(right.shape)
+        run.advantages((right + shaping).ravel(), np.repeat(np.arange(16), 16))
+    assert run.metrics()["rovr/merit_level"] == pytest.approx(1, rel=0.1)
+    assert run.metrics()["rovr/credit_bound"] == pytest.approx(run.metrics()["rovr/merit_level"])
+    first = rovrl.RewardRun(rovrl.RewardChannel(**GUARDED))
+    first.advantages((right + 0.1 * rng.random(right.shape)).ravel(), np.repeat(np.arange(16), 16))
+    assert "rovr/merit_level" not in first.metrics()
+
+
+@pytest.mark.parametrize("settings", [{"faults": "reject"}, GUARDED | {"credit_bound": 1.0, "credit_floor": 1.0}])
+def test_a_level_is_told_only_where_credit_is_measured_in_it(settings):
+    right, rng = verdicts(7)
+    rewards, ids = (right + 0.1 * rng.random(right.shape)).ravel(), np.repeat(np.arange(256), 16)
+    assert rovrl.explain(rewards, ids, rovrl.RewardChannel(**GUARDED)).faults.level > 0.9
+    assert rovrl.explain(rewards, ids, rovrl.RewardChannel(**GUARDED), method="loo").faults.level == 0
+    assert rovrl.explain(rewards, ids, rovrl.RewardChannel(**settings)).faults.level == 0
