@@ -29,7 +29,8 @@ def test_every_check_passes_in_an_environment_with_ms_swift():
         [
             f"{made.stdout.strip()}/bin/python",
             *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib"),
-            *("-c", os.devnull, "--rootdir", inside, "--confcutdir", inside, inside / "checks.py"),
+            *("-c", os.devnull, "--rootdir", inside, "--confcutdir", inside),
+            *(inside / name for name in ("checks.py", "dumps.py")),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,29 +51,6 @@ def first_by(keys: Sequence[NDArray[Any]], count: int) -> Counts:
         left = left[values == last]
     chosen = np.sort(np.concatenate([*sure, left[: max(count - sum(map(len, sure)), 0)]]))
     return chosen[np.lexsort([key[chosen] for key in reversed(keys)])]
-
-
-def as_range(row: NDArray[np.int64]) -> range | NDArray[np.int64]:
-    """Row numbers without a gap as a range: a million need no memory until they are asked for."""
-    together = row[-1] - row[0] + 1 == len(row) and (np.diff(row) == 1).all()
-    return range(int(row[0]), int(row[-1]) + 1) if together else row
-
-
-def numbered(parts: list[range | NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The row numbers of all chunks."""
-    ends = [(part.start, part.stop) for part in parts if isinstance(part, range)]
-    if parts and len(ends) == len(parts) and all(a[1] == b[0] for a, b in pairwise(ends)):
-        return np.arange(ends[0][0], ends[-1][1])
-    return joined([np.arange(p.start, p.stop) if isinstance(p, range) else p for p in parts], np.int64)
-
-
-def files_of_rows(parts: list[tuple[int, int]]) -> NDArray[np.int32]:
-    """The number of the file of each row; of a single file without memory of its own, and not to be written into."""
-    numbers, counts = np.array(parts, dtype=np.int64).reshape(-1, 2).T
-    numbers = numbers.astype(np.int32)
-    if len(numbers) and (numbers == numbers[0]).all():
-        return np.broadcast_to(numbers[0], int(counts.sum()))
-    return np.repeat(numbers, counts)
 
 
 def joined(parts: list[Any], kind: Any) -> NDArray[Any]:

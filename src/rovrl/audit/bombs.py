@@ -61,9 +61,9 @@ def _check_lists(column: Any, rows: int) -> None:
 
 
 def _longest(path: Path, group: int, column: str) -> int:
-    """Bytes of the longest text among those that the rows of a row group repeat."""
+    """Bytes of the longest text among those that the rows of a row group repeat; only the head of the column is read."""
     parquet = require("pyarrow.parquet", extra="report")
-    with parquet.ParquetFile(path, read_dictionary=[column], pre_buffer=False) as file:
+    with parquet.ParquetFile(path, read_dictionary=[column], pre_buffer=False, buffer_size=2**17) as file:
         for batch in file.iter_batches(batch_size=1, row_groups=[group], columns=[column]):
             lengths = [pc.max(pc.binary_length(texts)).as_py() or 0 for texts in _dictionaries(batch.column(0))]
             return max(lengths, default=AT_ONCE)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.audit.judge.codes import CODES
-from rovrl.audit.options import COLUMNS, options_of
+from rovrl.audit.options import COLUMNS, check_flagged, check_out, options_of
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
 from rovrl.output.terminal import visible
@@ -79,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found"
     )
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="runs per cell of the fault matrix (20)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first seed of the fault matrix (0)")
     reading = parser.add_argument_group("reading")
     reading.add_argument(
         "--format", default="auto", choices=("auto", "records", "trl", "swift", "nemo", "prime", "verl", "table")
@@ -86,9 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--group-size", type=int, metavar="G", help="where no group ids were saved: responses per prompt"
     )
-    reading.add_argument("--keep-evaluation", action="store_true", help="keep rows that look like evaluation (TRL)")
+    reading.add_argument("--keep-evaluation", action="store_true", help="keep rows of evaluation (TRL, ms-swift)")
     reading.add_argument(
-        "--reward-weight", action="append", default=[], metavar="NAME=W", help="weight of a reward column (TRL)"
+        "--reward-weight",
+        action="append",
+        default=[],
+        metavar="NAME=W",
+        help="weight of a reward column (TRL, ms-swift)",
     )
     for name in COLUMNS:
         reading.add_argument(f"--{name.replace('_', '-')}-column", metavar="NAME")
@@ -120,13 +125,18 @@ def _run(args: argparse.Namespace) -> int:
     if args.flagged is not None and (args.compare or args.follow is not None):
         raise RovrlError("--flagged writes the responses of one finished run: leave out --compare and --follow")
     if args.fault_matrix:
-        from rovrl.audit.faults.matrix import main
+        from rovrl.audit.faults import command
 
-        return main(["--seeds", str(args.seeds)] + (["--json"] if args.json else []))
+        words = ["--seeds", str(args.seeds), "--first", str(args.first)] + (["--json"] if args.json else [])
+        return command.run(command.parser().parse_args(words))
+    if args.out is not None and not args.no_page:
+        check_out(Path(args.out))
     if args.compare:
         return _compare(args)
-    if args.path is None:
+    if not args.path:  # also "", from a script whose variable is not set: it would be this directory
         raise RovrlError("name what to audit: rovrl audit PATH (or --compare A B, or --fault-matrix)")
+    if args.flagged is not None:
+        check_flagged(Path(args.flagged))
     if args.groups < 1:
         raise RovrlError(f"--groups must be at least 1, not {args.groups}")
     if args.follow is not None:
@@ -187,6 +197,8 @@ def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
     print(visible(index(args.path, results)), file=sys.stderr if args.json else sys.stdout)
     if not args.no_page and not (args.json and args.out is None):
         place = Path(args.out or _beside(args.path))
+        for folder in {place / part for name in good for part in (Path(name), *Path(name).parents)} - {place}:
+            _refuse_link(folder)
         for name, result in good.items():
             result.write(place / name, args.groups)
         print(f"\nPage: {write_index(args.path, results, place)}", file=sys.stderr if args.json else sys.stdout)
@@ -208,6 +220,10 @@ def _compare(args: argparse.Namespace) -> int:
 def _beside(path: str) -> str:
     place = Path(path)
     place = (place if place.is_dir() else place.parent) / "audit"
+    _refuse_link(place)
+    return str(place)
+
+
+def _refuse_link(place: Path) -> None:
     if place.is_symlink():
         raise RovrlError(f"{place} is a symbolic link, which may lead anywhere: name a place for the audit with --out")
-    return str(place)

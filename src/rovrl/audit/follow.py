@@ -9,6 +9,7 @@ from typing import Any
 
 from rovrl.audit.result import AuditResult
 from rovrl.audit.run import audit
+from rovrl.audit.show.summary import counted, mean_reward
 from rovrl.errors import RovrlError
 
 Said = Callable[[str], None]
@@ -73,7 +74,7 @@ def _tell(result: AuditResult, known: set[str], out: Path | None, groups: int, s
     codes = {finding.code for finding in result.findings}
     where = f" {result.write(out, groups)[0]}" if out is not None else ""
     s = result.summary
-    say(f"step {s.last_step}: {s.groups:,} groups, mean reward {s.mean_reward:.4g}. {result.verdict}{where}")
+    say(f"step {s.last_step}: {counted(s.groups, 'group')}, mean reward {mean_reward(s)}. {result.verdict}{where}")
     for finding in result.findings:
         if finding.code not in known:
             say(f"  new: [{finding.code}] {finding.sentence}. {finding.advice[0].upper()}{finding.advice[1:]}.")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
+from pathlib import Path
 from typing import Any
 
 from rovrl.config import RatioChannel, RewardChannel
@@ -23,6 +26,8 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
     weights = tuple(
         (name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight")
     )
+    if strange := [f"{name}={weight}" for name, weight in weights if not math.isfinite(weight)]:
+        raise RovrlError(f"--reward-weight needs a finite number, not {strange[0]}")
     return {
         "format": args.format,
         "columns": Columns(**given, reward_weights=weights),
@@ -34,6 +39,19 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
         "expect": tuple(args.expect),
         "threshold": {code: _number(value, "--threshold") for code, value in _pairs(args.threshold, "--threshold")},
     }
+
+
+def check_flagged(path: Path) -> None:
+    """A RovrlError for a place where no flagged responses can be written, which is better known before a long read."""
+    if path.suffix.lower() not in (".csv", ".parquet") or os.path.isdir(path):
+        kind = "a folder" if os.path.isdir(path) else path.name
+        raise RovrlError(f"flagged responses are written as .csv or .parquet, not as {kind}")
+
+
+def check_out(path: Path) -> None:
+    """A RovrlError for a place for the pages that is no folder."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise RovrlError(f"cannot write the audit into {path}: it is a file; name a folder with --out")
 
 
 def _pairs(words: list[str], option: str) -> list[tuple[str, str]]:

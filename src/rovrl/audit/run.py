@@ -63,6 +63,7 @@ def audit(
             f"{path} holds {len(runs)} runs ({names}): audit one of them, or all with rovrl.audit.audit_all"
         )
     reader, files = find_reader(runs[0], format, columns)
+    reader.keep_evaluation = keep_evaluation
     notes = Notes()
     rollouts = load(reader, files, STATISTICS | _logged(reader), notes, progress)
     rollouts = _grouped(rollouts, reader, path, group_size, keep_evaluation)
@@ -143,7 +144,7 @@ def judge(
 
 def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | None, keep_evaluation: bool) -> Rollouts:
     if reader.by_runs:
-        rollouts = split_runs(join_interleaved(rollouts), group_size)
+        rollouts = split_runs(join_interleaved(rollouts), group_size or reader.group_size)
     elif group_size is not None:
         rollouts.notes.tell("group_size_ignored", "the dump names its groups: --group-size was not needed and not used")
     if reader.repeats:

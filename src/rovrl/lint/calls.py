@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -11,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rovrl.errors import RovrlError
@@ -21,10 +24,12 @@ Function = Callable[..., Any]
 
 @dataclass
 class Answer:
-    """What one call gave: values, or the error; and how long it took."""
+    """What one call gave: values, or the error, or something that is no list; and how long it took."""
 
     values: list[Any] = field(default_factory=list)
     error: str = ""
+    no_list: str = ""
+    """The type of what came back instead of a list."""
     seconds: float = 0.0
 
     @property
@@ -53,19 +58,28 @@ def load(name: str) -> Function:
     function = getattr(module, attribute, None)
     if function is None:
         raise RovrlError(f"{place} has no {attribute}")
+    if isinstance(function, type):  # ms-swift names the class of a reward
+        function = _imported(name, function)
     if not callable(function):
         raise RovrlError(f"{name} is a {type(function).__name__}, not a function")
     return function
 
 
 def call(function: Function, rows: Completions, chat: bool) -> Answer:
-    """One call on all rows (TRL: `prompts`, `completions` and the other columns), or one per row (verl: `solution_str`)."""
+    """One call on all rows (TRL: `prompts`, `completions` and the other columns), or one per row (verl: `solution_str`).
+
+    A function may be asynchronous, as in both; what it prints goes to standard error, where it spoils no JSON.
+    """
     start = time.perf_counter()
     try:
-        values = _by_row(function, rows) if takes_one(function) else _together(function, rows, chat)
-    except Exception as error:
+        with contextlib.redirect_stdout(sys.stderr):
+            values: Any = _by_row(function, rows) if takes_one(function) else _together(function, rows, chat)
+    except (Exception, SystemExit) as error:
         return Answer(error=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": "))
-    return Answer(values, seconds=time.perf_counter() - start)
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(values, list | tuple):
+        return Answer(no_list=type(values).__name__)
+    return Answer(list(values), seconds=time.perf_counter() - start)
 
 
 def takes_one(function: Function) -> bool:
@@ -76,16 +90,31 @@ def takes_one(function: Function) -> bool:
         return False
 
 
-def _together(function: Function, rows: Completions, chat: bool) -> list[Any]:
+def _together(function: Function, rows: Completions, chat: bool) -> Any:
     completions = [[{"role": "assistant", "content": text}] for text in rows.completion] if chat else rows.completion
     prompts = [[{"role": "user", "content": text}] for text in rows.prompt] if chat else rows.prompt
-    given = {name: values for name, values in rows.columns.items() if name.isidentifier()}
-    values = function(**(given | {"prompts": list(prompts), "completions": list(completions)}))
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    if not isinstance(values, list | tuple):
-        raise TypeError(f"it returned one {type(values).__name__}, not a list with one reward per completion")
-    return list(values)
+    given = {name: values for name, values in rows.columns.items() if name.isidentifier()} | _of_a_trainer()
+    return _awaited([function(**(given | {"prompts": list(prompts), "completions": list(completions)}))])[0]
+
+
+def _of_a_trainer() -> dict[str, Any]:
+    """What TRL gives beside the columns, as before the first step; what is logged is dropped."""
+    state = SimpleNamespace(global_step=0, epoch=0.0, max_steps=0, num_train_epochs=0)
+    return {"trainer_state": state, "log_extra": lambda *_: None, "log_metric": lambda *_: None}
+
+
+def _awaited(values: list[Any]) -> list[Any]:
+    """The values, those of coroutines once they are done; they run together, as in a trainer."""
+    if not any(map(inspect.isawaitable, values)):
+        return values
+
+    async def result(value: Any) -> Any:
+        return await value if inspect.isawaitable(value) else value
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*map(result, values))
+
+    return asyncio.run(together())
 
 
 def _by_row(function: Function, rows: Completions) -> list[Any]:
@@ -100,9 +129,8 @@ def _by_row(function: Function, rows: Completions) -> list[Any]:
             "ground_truth": None if truth is None else truth[k],
             "extra_info": {name: values[k] for name, values in columns.items()},
         }
-        value = function(**{name: item for name, item in given.items() if name in names})
-        found.append(value.get("score") if isinstance(value, dict) else value)
-    return found
+        found.append(function(**{name: item for name, item in given.items() if name in names}))
+    return [value.get("score") if isinstance(value, dict) else value for value in _awaited(found)]
 
 
 def _module(place: str) -> Any:
@@ -123,5 +151,5 @@ def _module(place: str) -> Any:
 def _imported(place: str, how: Callable[[], Any]) -> Any:
     try:
         return how()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RovrlError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error

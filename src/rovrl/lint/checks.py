@@ -15,10 +15,13 @@ from rovrl.audit.read.tables import pa
 from rovrl.config import RewardChannel
 from rovrl.lint.calls import Answer, Function, call, is_number
 from rovrl.lint.completions import Completions
-from rovrl.output.progress import silent
+from rovrl.lint.reasons import where
+from rovrl.output.progress import Progress, silent
 
 ODD = ("", " ", "\n" * 50, "\u0000\u202e \U0001f642", "9" * 5000, "\\boxed{")
 """Completions that policies do produce."""
+PATIENCE = 60.0
+"""Seconds: a function that took longer is called again on as many responses as fit into this."""
 TIED, DOMINATED = 0.9, 0.02
 """Shares of groups above which ties and tails are findings, as in `rovrl audit`."""
 
@@ -51,12 +54,17 @@ class Linted:
         return {name: value for name, value in asdict(self).items() if name != "values"}
 
 
-def lint(name: str, function: Function, rows: Completions, chat: bool = False) -> Linted:
+def lint(name: str, function: Function, rows: Completions, chat: bool = False, progress: Progress = silent) -> Linted:
     """A dry run of `function` on `rows`."""
     found = Linted(name, len(rows), len(set(rows.group)))
+    progress(0, 3, name)
     answer = call(function, rows, chat)
+    progress(1, 3, name)
     if answer.error:
-        found.findings["raises"] = f"it raised {answer.error}{_where(function, rows, chat)}"
+        found.findings["raises"] = f"it raised {answer.error}{where(answer.error, function, rows, chat)}"
+        return found
+    if answer.no_list:
+        found.findings["wrong_count"] = f"it returned one {answer.no_list}, not a list with one reward per completion"
         return found
     if len(answer.values) != len(rows):
         found.findings["wrong_count"] = f"it returned {len(answer.values):,} values for {len(rows):,} completions"
@@ -64,7 +72,9 @@ def lint(name: str, function: Function, rows: Completions, chat: bool = False) -
     found.seconds, found.values = answer.seconds / max(len(rows), 1), answer.numbers
     _kinds(found, answer)
     _repeatable(found, function, rows, answer, chat)
+    progress(2, 3, name)
     _odd(found, function, rows, chat)
+    progress(3, 3, name)
     _statistics(found, rows)
     return found
 
@@ -74,7 +84,8 @@ def shares(several: list[Linted], rows: Completions) -> dict[str, float | None]:
     usable = [f for f in several if f.values]
     if len(usable) < 2:
         return {}
-    total = np.nansum([f.values for f in usable], axis=0)
+    with np.errstate(over="ignore"):
+        total = np.nansum([f.values for f in usable], axis=0)
     rollouts = _rollouts(total, rows)
     table = group_table(rollouts, RewardChannel(), silent)[0]
     group = np.repeat(np.arange(rollouts.groups), rollouts.size)
@@ -92,7 +103,8 @@ def _kinds(found: Linted, answer: Answer) -> None:
     broken = sum(is_number(v) and not math.isfinite(float(v)) for v in answer.values)
     found.missing = nothing + broken + len(strange)
     if broken:
-        found.findings["nonfinite"] = f"{broken:,} values are NaN or infinite: a NaN in a mean makes a whole group NaN"
+        are = "value is" if broken == 1 else "values are"
+        found.findings["nonfinite"] = f"{broken:,} {are} NaN or infinite: a NaN in a mean makes a whole group NaN"
     if nothing == len(answer.values):
         found.findings["all_none"] = (
             "every value is None: the function scored nothing, perhaps because a column is missing"
@@ -100,16 +112,18 @@ def _kinds(found: Linted, answer: Answer) -> None:
 
 
 def _repeatable(found: Linted, function: Function, rows: Completions, answer: Answer, chat: bool) -> None:
-    again = call(function, rows, chat).numbers
-    changed = _differing(found.values, again)
+    fits = int(len(rows) * PATIENCE / max(answer.seconds, 1e-9))
+    count = min(len(rows), max(2, fits))
+    some, first = rows.take(list(range(count))), answer.numbers[:count]
+    again = call(function, some, chat).numbers
+    changed = _differing(first, again)
     if changed:
-        found.findings["not_deterministic"] = f"{changed:,} of {len(rows):,} values differ when it is called again"
+        found.findings["not_deterministic"] = f"{changed:,} of {count:,} values differ when it is called again"
         return
-    backward = list(range(len(rows)))[::-1]
-    other = call(function, rows.take(backward), chat).numbers[::-1]
-    moved = _differing(found.values, other)
+    other = call(function, some.take(list(range(count))[::-1]), chat).numbers[::-1]
+    moved = _differing(first, other)
     if moved:
-        found.findings["depends_on_batch"] = f"{moved:,} of {len(rows):,} values change with the order of the batch"
+        found.findings["depends_on_batch"] = f"{moved:,} of {count:,} values change with the order of the batch"
 
 
 def _odd(found: Linted, function: Function, rows: Completions, chat: bool) -> None:
@@ -135,7 +149,7 @@ def _statistics(found: Linted, rows: Completions) -> None:
     judged = ~table.single
     found.dominated = int((table.dominating > 0).sum())
     found.tied = float(table.tied[judged].mean()) if judged.any() else 0.0
-    found.spread = float(np.median(table.deviation[table.untied])) if table.untied.any() else None
+    found.spread = _middle(table.deviation[table.untied])
     if found.distinct == 1:
         found.findings["constant"] = f"every value is {found.low:g}: it teaches nothing on these completions"
     elif judged.any() and found.tied > TIED:
@@ -143,6 +157,14 @@ def _statistics(found: Linted, rows: Completions) -> None:
     if judged.any() and found.dominated / judged.sum() > DOMINATED:
         found.findings["tails"] = f"in {found.dominated:,} of {judged.sum():,} groups a few values dominate the others"
     found.fits = _fits(found)
+
+
+def _middle(values: np.ndarray) -> float | None:
+    """The median, also of numbers whose sum would overflow; None of nothing."""
+    if not len(values):
+        return None
+    low, high = (float(np.quantile(values, 0.5, method=side)) for side in ("lower", "higher"))
+    return 0.5 * low + 0.5 * high
 
 
 def _fits(found: Linted) -> str:
@@ -187,15 +209,5 @@ def _order(rows: Completions) -> list[int]:
 def _differing(one: list[float], two: list[float]) -> int:
     if len(one) != len(two):
         return len(one)
-    return int((~np.isclose(one, two, rtol=1e-6, atol=1e-9, equal_nan=True)).sum())
-
-
-def _where(function: Function, rows: Completions, chat: bool) -> str:
-    """How many single completions raise, if not all of them do."""
-    bad = [k for k in range(min(len(rows), 64)) if call(function, rows.take([k]), chat).error]
-    looked = min(len(rows), 64)
-    if len(bad) == looked:
-        return "; every completion alone raises too: does it need a column that the dump does not have?"
-    return f"; alone, {len(bad)} of the first {looked} completions raise" + (
-        f", the first is number {bad[0] + 1}" if bad else ""
-    )
+    with np.errstate(over="ignore"):
+        return int((~np.isclose(one, two, rtol=1e-6, atol=1e-9, equal_nan=True)).sum())

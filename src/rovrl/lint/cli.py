@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError
+from rovrl.output.progress import progress_bar
+from rovrl.output.terminal import visible
 
 EXAMPLE = """\
 examples:
   rovrl lint my_rewards:accuracy --completions outputs/run        # completions of an earlier run
   rovrl lint my_rewards.py:accuracy my_rewards.py:brevity --completions samples.jsonl --limit 2000
 
-A function is called as TRL calls it (prompts, completions and the dump's other columns by name) or, if it takes `solution_str`,
-as verl does. It is your code: it runs here, with your rights.
+A function (also an asynchronous one, or a class of rewards) is called as TRL calls it (prompts, completions, other columns
+of the dump by name) or, if it takes `solution_str`, as verl does. It is your code: it runs here, with your rights.
 exit status: 0 nothing found, 1 findings, 2 unusable input.
 """
 WIDTH = 100
@@ -43,12 +45,13 @@ def run(args: argparse.Namespace) -> int:
 
     functions = {name: load(name) for name in args.functions}
     rows = read_completions(Path(args.completions), args.limit)
-    found = [lint(name, function, rows, args.chat) for name, function in functions.items()]
+    with progress_bar("lint") as progress:
+        found = [lint(name, function, rows, args.chat, progress) for name, function in functions.items()]
     parts = shares(found, rows)
     if args.json:
         print(json.dumps({"functions": [f.to_dict() for f in found], "share_of_variance": parts}, allow_nan=False))
     else:
-        print("\n\n".join(show(f) for f in found))
+        print(visible("\n\n".join(show(f) for f in found)))
         if parts:
             print("\nShare of the variance of their plain sum, within groups")
             print(
@@ -61,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
 
 def show(found: Any) -> str:
     """One function as text."""
-    lines = [f"{found.name}: {found.responses:,} responses in {found.groups:,} groups"]
+    from rovrl.audit.show.summary import counted
+
+    lines = [f"{found.name}: {counted(found.responses, 'response')} in {counted(found.groups, 'group')}"]
     if found.values:
         span = (
             "no finite value"
@@ -70,7 +75,8 @@ def show(found: Any) -> str:
         )
         lines.append(f"  values   {span}; {found.missing:,} missing")
         lines.append(f"  groups   {100 * found.tied:.0f} % tied, {found.dominated:,} dominated")
-        lines += [f"  time     {1e3 * found.seconds:.3g} ms per response"]
+        spent = f"{1e3 * found.seconds:.3g}" if found.seconds > 1e-6 else "less than 0.001"
+        lines.append(f"  time     {spent} ms per response")
     lines += [_wrap(f"[{code}] {sentence}") for code, sentence in found.findings.items()]
     lines += [_wrap(f"fits: {found.fits}")] if found.fits else []
     return "\n".join(lines if found.findings else [*lines, "  nothing found"])

@@ -10,13 +10,17 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 def visible(text: str) -> str:
     """`text` with every character that a terminal would obey or hide written as its escape; line ends and tabs stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(letter if _is_plain(letter) else _escape(letter) for letter in text)
+    return "\n".join(map(_visible_line, text.split("\n")))
+
+
+def _visible_line(line: str) -> str:
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(letter if _is_plain(letter) else _escape(letter) for letter in line)
 
 
 def _is_plain(letter: str) -> bool:
-    return letter in "\n\t" or unicodedata.category(letter) not in _HIDDEN
+    return letter == "\t" or unicodedata.category(letter) not in _HIDDEN
 
 
 def _escape(letter: str) -> str:

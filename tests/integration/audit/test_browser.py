@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 
 import numpy as np
 import pytest
@@ -12,30 +10,15 @@ import torch
 
 import audit_dumps
 import rovrl
+from integration.audit.browsing import IN_A_BROWSER, Watched
 from rovrl.audit import audit, compare
 from rovrl.audit.show.payload import _one_setting, _ratio_settings
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.partition import partition
 from rovrl.robust.location import scale_source
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium found"),
-]
+pytestmark = IN_A_BROWSER
 METHODS = ("grpo", "dr_grpo", "median_mad", "center", "credit")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        instance = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield instance
-        instance.close()
 
 
 @pytest.fixture(scope="module")
@@ -48,27 +31,6 @@ def written(tmp_path_factory):
     run = audit_dumps.verl(folder / "dump", scores, texts=audit_dumps.HOSTILE)
     html, data = audit(run).write(folder / "audit")
     return html, json.loads(data.read_text())
-
-
-class Watched:
-    """A page, and everything it did that it should not have done."""
-
-    def __init__(self, browser, html, **options):
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.requests, self.refused, self.errors, self.dialogs = [], [], [], []
-        self.page.on("requestfailed", lambda request: self.refused.append((request.url, request.failure)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.errors.append(message.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
-        self.page.goto(html.as_uri())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.context.close()
 
 
 def test_the_page_loads_without_an_error_and_requests_nothing_but_itself(browser, written):
@@ -374,13 +336,16 @@ def test_token_log_ratios_are_drawn_with_block_centers_mean_soft_rovr_and_band(b
         page.locator("#list tbody tr").first.click()
         box = page.locator("#group details", has_text="SoftRoVR").first
         box.locator("summary").click()
+        box.locator(".block-line").nth(7).wait_for(state="attached")  # drawn when the box has opened
         assert box.locator(".block-line").count() == 8
         assert box.locator(".token").count() == 40
         cut = box.locator(
             ".token.cut"
         ).count()  # the burst of eight tokens, and what the noise sends beyond three bands
         assert 8 <= cut < 40
-        assert box.get_by_text(f"{cut} reach beyond the picture").count() == 1
+        beyond = box.locator(".beyond-note").inner_text()
+        assert beyond == f"Beyond the picture: {cut} tokens, the mean and SoftRoVR."
+        assert box.locator(".mark.beyond").count() == 2
         box.get_by_role("button", name="Show the whole range").click()
         assert box.locator(".token.cut").count() == 0
         assert box.locator(".clip-band, .mark.mean, .mark.rovr").count() == 3

@@ -70,6 +70,16 @@ def test_several_runs_have_an_index_page_with_the_worst_first(tmp_path, capsys):
         assert (tmp_path / "pages" / unquote(link)).exists()
 
 
+def test_a_run_without_any_reward_has_no_mean_and_one_group_is_one_group(tmp_path, capsys):
+    audit_dumps.verl(tmp_path / "none", np.full((1, 8), np.nan))
+    audit_dumps.verl(tmp_path / "some", audit_dumps.rewards(8, 8, spikes=0.0))
+    assert main(["audit", str(tmp_path)]) == 1
+    assert "1 group, mean reward –" in capsys.readouterr().out
+    assert "<td>–</td>" in (tmp_path / "audit" / "index.html").read_text()
+    main(["audit", str(tmp_path / "none"), "--no-page"])
+    assert "1 group of 8, 8 responses" in capsys.readouterr().out
+
+
 def test_verls_training_and_validation_are_two_runs(tmp_path):
     audit_dumps.verl(tmp_path / "train", audit_dumps.rewards(16, 8))
     audit_dumps.verl(tmp_path / "val", audit_dumps.rewards(16, 1))

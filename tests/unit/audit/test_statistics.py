@@ -154,6 +154,18 @@ def test_rewards_near_the_end_of_the_number_range_give_finite_statistics(tmp_pat
     assert result.to_dict()["groups"]
 
 
+@pytest.mark.parametrize("exponent", [200, 600, 990])
+def test_what_dominates_and_what_it_costs_is_the_same_in_units_of_any_size(tmp_path, exponent):
+    scores = audit_dumps.rewards(40, 16)
+    scores[:8] = np.random.default_rng(0).normal(size=(8, 16))  # nothing dominates here
+    whole = audit(audit_dumps.table(tmp_path / "a.parquet", scores)).groups
+    huge = audit(audit_dumps.table(tmp_path / "b.parquet", scores * 2.0**exponent)).groups
+    assert whole.dominating.any()
+    np.testing.assert_array_equal(huge.dominating, whole.dominating)
+    np.testing.assert_allclose(huge.lost, whole.lost, rtol=1e-4, atol=1e-12)  # GRPO's epsilon is in units of the reward
+    np.testing.assert_allclose(huge.spread, whole.spread * 2.0**exponent, rtol=1e-12)
+
+
 def test_branches_are_those_of_the_loss():
     generator = np.random.default_rng(4)
     n = 500

@@ -53,7 +53,7 @@ def test_an_honest_function_has_no_findings_and_its_numbers_are_told(place, caps
     (found,) = told["functions"]
     assert (status, found["findings"], found["responses"], found["groups"]) == (0, {}, 160, 20)
     assert found["low"] >= 1.0
-    assert 0 < found["seconds"] < 1
+    assert 0 <= found["seconds"] < 1  # a coarse clock may not have moved
     assert "any of the estimators" in found["fits"]
 
 

@@ -75,8 +75,8 @@ class _Gathered:
 
     def add(self, batch: Batch, place: NDArray[np.int64]) -> None:
         """Puts the columns of some rows in their places."""
-        inside = batch.rows < len(place)
-        at = np.where(inside, place[np.minimum(batch.rows, len(place) - 1)], -1)
+        number = np.asarray(batch.rows)
+        at = np.where(number < len(place), place[np.minimum(number, len(place) - 1)], -1)
         keep = at >= 0
         if not keep.any():
             return

@@ -12,34 +12,32 @@ from rovrl.audit.faults.honest import HONEST, SHAPES, SIZES
 from rovrl.audit.faults.simulated import SimulatedRun
 
 
-def accusations(seeds: range) -> list[dict[str, Any]]:
-    """One row per world, group size and shape: how many honest runs, one per seed, have any finding, and which."""
-    rows = []
-    for world, rewards in HONEST.items():
-        for size in SIZES:
-            for steps, prompts in SHAPES:
-                shape = steps, prompts, size
-                found = [codes(SimulatedRun(rewards(np.random.default_rng((seed, 1)), shape))) for seed in seeds]
-                rows.append(
-                    {
-                        "world": world,
-                        "group": size,
-                        "steps": steps,
-                        "prompts": prompts,
-                        "accused": sum(map(bool, found)),
-                        "codes": dict(Counter(code for run in found for code in sorted(run))),
-                    }
-                )
-    return rows
+def honest_cells() -> list[tuple[str, int, int, int]]:
+    """(world, responses per prompt, steps, prompts per step) of every row."""
+    return [(world, size, *shape) for world in HONEST for size in SIZES for shape in SHAPES]
+
+
+def accused(world: str, size: int, steps: int, prompts: int, seeds: range) -> dict[str, Any]:
+    """How many honest runs, one per seed, have any finding, and which."""
+    shape = steps, prompts, size
+    found = [codes(SimulatedRun(HONEST[world](np.random.default_rng((seed, 1)), shape))) for seed in seeds]
+    return {
+        "world": world,
+        "group": size,
+        "steps": steps,
+        "prompts": prompts,
+        "accused": sum(map(bool, found)),
+        "codes": dict(Counter(code for run in found for code in sorted(run))),
+    }
 
 
 def markdown(rows: list[dict[str, Any]], seeds: range) -> str:
-    """The table of docs/audit-faults.md: of each world and size the runs accused in the worst shape, and over all shapes."""
+    """The second table of docs/audit-faults.md: of each world and size the runs accused in the worst shape, and over all."""
     lines = [
         "| honest world | " + " | ".join(f"groups of {size}" for size in SIZES) + " |",
         "|---|" + "---:|" * len(SIZES),
     ]
-    for world in HONEST:
+    for world in dict.fromkeys(row["world"] for row in rows):
         cells = [[row["accused"] for row in rows if (row["world"], row["group"]) == (world, size)] for size in SIZES]
         shown = " | ".join(f"{max(cell)} of {len(seeds)}, {sum(cell)} of {len(seeds) * len(cell)}" for cell in cells)
         lines.append(f"| {world} | {shown} |")

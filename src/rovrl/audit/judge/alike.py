@@ -79,7 +79,7 @@ def _ratio(rank: Array, member: NDArray[np.int64], step: NDArray[np.int64]) -> t
 
 def _dealt_out(member: NDArray[np.int64], step: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """For each response the group it would be in, had the rows of its step been dealt out in turn; None if sizes differ."""
-    if len(np.unique(size)) > 1:
+    if (size != size[0]).any():
         return None
     first = np.searchsorted(step, np.arange(int(step.max()) + 1))
     groups = np.bincount(step)

@@ -112,9 +112,14 @@ def _order_bits(rewards: Array) -> float:
 
 
 def _again(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which values come more than once."""
-    ascending = np.sort(values)
-    if not (ascending[1:] == ascending[:-1]).any():
-        return np.zeros(len(values), dtype=bool)
-    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
-    return count[inverse] > 1
+    """Which values come more than once. Only those that share their first bits are sorted."""
+    bits = (8 * len(values)).bit_length()
+    head, number = (values >> np.uint64(64 - bits)).astype(np.int64), np.arange(len(values))
+    last, shared = np.empty(2**bits, dtype=np.int32), np.zeros(2**bits, dtype=bool)
+    last[head] = number
+    shared[head[last[head] != number]] = True
+    some = np.flatnonzero(shared[head])
+    _, inverse, count = np.unique(values[some], return_inverse=True, return_counts=True)
+    again = np.zeros(len(values), dtype=bool)
+    again[some] = count[inverse] > 1
+    return again

@@ -88,7 +88,7 @@ def _faults(e: Evidence) -> Measured:
     many = f"{outside:,} rewards lie outside the declared range [{e.expect.low:g}, {e.expect.high:g}]"
     yield "out_of_range", share(outside, len(e.rollouts.reward)), many
     found = e.rejected
-    many = f"{len(found.row):,} rewards in {len(np.unique(found.group)):,} of the {found.looked:,} groups looked at"
+    many = f"{len(found.row):,} rewards in {len(set(found.group.tolist())):,} of the {found.looked:,} groups looked at"
     why = "they lie apart, and strike groups as evenly as chance would: faults hit anyone, merit depends on the prompt"
     yield "faulty_rewards", share(len(found.row), found.responses), f"{many} would be rejected as faults: {why}"
 

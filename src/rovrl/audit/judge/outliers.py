@@ -27,6 +27,7 @@ from rovrl.audit.measure.dominance import SPREADS
 from rovrl.audit.measure.order import ROUNDING
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
+from rovrl.robust.outliers.bulk import median
 from rovrl.robust.outliers.gaps import WIDTHS, cuts
 
 LEVELS = 0.05
@@ -72,7 +73,8 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
     nearest = min([*(gap.threshold for gap in gaps), hump.low if hump else np.inf])
     with np.errstate(over="ignore", invalid="ignore"):
         far = np.maximum(table.highest - table.median, table.median - table.lowest) / usual > nearest
-    row, group = _far_rows(rollouts, table, np.flatnonzero(far | (table.dominating > 0)), min(nearest, SPREADS) * usual)
+        least = min(nearest, SPREADS) * usual
+    row, group = _far_rows(rollouts, table, np.flatnonzero(far | (table.dominating > 0)), least)
     distance = _distance(rollouts, table, row, group)
     beyond = np.zeros(len(row), dtype=bool)
     for gap in gaps:
@@ -80,7 +82,8 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
     size = np.abs(distance) / usual[group]
     crowds = (size >= hump.low) & (size <= hump.high) if hump else np.zeros(len(row), dtype=bool)
     kind = np.where(beyond, "apart", np.where(crowds, "crowd", "tail")).astype("<U8")
-    out = beyond | crowds | _dominates(table, group, distance)
+    alone = beyond | _dominates(table, group, distance)
+    out = crowds | alone
     row, group, distance, kind = row[out], group[out], distance[out], kind[out]
     kind[_is_level(table, group, rollouts.reward[row], np.abs(distance))] = "level"
     for sign, name in ((1, "bonus"), (-1, "penalty")):
@@ -88,7 +91,8 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
         if here.any() and not there.any() and _one_level(distance[here]):
             kind[here] = name
     kind[~expect.unexpected(rollouts.reward[row], distance > 0)] = "level"
-    return Outliers(row, group, distance, kind)
+    told = alone[out] | (kind != "level")  # a crowd that is a level of the reward is nothing to speak of
+    return Outliers(row[told], group[told], distance[told], kind[told])
 
 
 def _rows(rollouts: Rollouts, table: GroupTable, groups: Counts) -> tuple[Counts, Counts, Counts]:
@@ -104,6 +108,7 @@ def _far_rows(rollouts: Rollouts, table: GroupTable, groups: Counts, least: Arra
     row, group, _ = _rows(rollouts, table, groups)
     with np.errstate(over="ignore", invalid="ignore"):
         far = np.abs(rollouts.reward[row] - table.median[group]) > (1 - ROUNDING) * least[group]
+    far = np.flatnonzero(far)
     row, group = row[far], group[far]
     order = np.lexsort((rollouts.reward[row], group))
     return row[order], group[order]
@@ -165,13 +170,13 @@ def _gaps(rollouts: Rollouts, table: GroupTable, usual: Array) -> tuple[list[Gap
     row, group, _ = _rows(rollouts, table, groups)
     with np.errstate(over="ignore"):
         far = np.clip(_distance(rollouts, table, row, group) / usual[group], -FAR, FAR)
-    size = float(np.median(table.size[~table.single])) if (~table.single).any() else SMALL
+    size = median(table.size[~table.single]) if (~table.single).any() else SMALL
     least, rule = max(NEAREST, NEAREST_SMALL / size), HONEST_TAIL if size >= SMALL else {}
     found = []
     for seen in (np.positive, np.negative, np.abs):
         side = seen(far)
-        side = np.sort(side[side > least / WIDTHS[-1]])[::-1]
-        if here := cuts(side, least, 0.5 * len(far), **rule):
+        nearer = side[(side > least / WIDTHS[-1]) & (side <= least)]
+        if here := cuts(np.sort(side[side > least])[::-1], least, 0.5 * len(far), nearer=nearer, **rule):
             found.append(Gap(seen, here[-1].threshold))
     return found, crowd(far) if size >= SMALL else None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import ranked
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
@@ -69,10 +70,10 @@ def _sample(step: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.in
     groups = groups[np.argsort(step[groups], kind="stable")]
     if len(groups) <= LOOKED_AT:
         return groups
-    _, number, count = np.unique(step[groups], return_inverse=True, return_counts=True)
+    number = ranked(step[groups])[1]
     every = max(1, round(len(groups) / LOOKED_AT))
     chosen = groups[number % every == 0]
-    return chosen[: max(LOOKED_AT, int(count[0]))]
+    return chosen[: max(LOOKED_AT, int((number == 0).sum()))]
 
 
 def _strata(step: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ STEPS, STEPS_FROM_MEDIAN = 2, 4
 """Steps without a bracket: all that ordinary columns need from their means on, and columns with an outlier from the medians."""
 ARRIVED = 5e-6
 """Of a width: a second-order step this long ends within 4·ARRIVED³ of the root, whatever the data."""
-SHORT = 1e-14
+SHORT = 1e-13
 """Of the mean square of the scores: what a squared step, left out of the sums, may be."""
 FAR = 1e60
 """Residuals beyond this many widths are cut: the score is ±1 to the last bit, and a square must not overflow. Only the steps
@@ -27,7 +27,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 LARGE = float(np.finfo(np.float64).max) / 8
 
 
-Work = Sequence[Array] | Array
+Work = Sequence[NDArray[Any]] | Array
 """Three arrays like x to compute in: memory that is used again is in the cache."""
 
 
@@ -81,11 +81,12 @@ def _quick(x: Array, u: Array, width: float, steps: int, found: Solved, work: Wo
     """A few second-order steps from u on, which is used up, written into `found`; which columns have not arrived.
 
     The last step is so short that the sums at its end are those at its beginning and their derivatives times the step, except
-    where the square of a step would be seen.
+    where the square of a step would be seen. The steps before it are taken in single precision: what that leaves is shorter.
     """
+    rough = [some.view(np.float32)[:, : len(u)] for some in work]
     with np.errstate(all="ignore"):  # what overflows has not arrived
         for _ in range(steps - 1):
-            u += width * _second_order(*_sums(*_scores(x, u, width, work)))
+            u += width * _second_order(*_sums(*_scores(x, u, width, rough)))
         p, w, v = _scores(x, u, width, work)
         square = np.einsum("sg,sg->g", p, p)
         score, slope, bend = _sums(p, w, v)
@@ -162,7 +163,7 @@ def scores(x: Array, u: Array, width: float) -> tuple[Array, Array, Array]:
 def _scores(x: Array, u: Array, width: float, work: Work, far: float | None = None) -> tuple[Array, Array, Array]:
     """The same in place of what is in `work`; where a square overflows it is wrong, unless residuals are cut at `far`."""
     r, w, square = work
-    np.subtract(x, u, out=r)
+    np.subtract(x, u, out=r, casting="same_kind")
     if width != 1:
         r /= width
     if far is not None and max(r.max(initial=0.0), -r.min(initial=0.0)) > far:

@@ -71,7 +71,7 @@ def trims(rewards: Array) -> Trims:
 def _fill(found: Trims, rewards: Array, here: slice) -> None:
     """Writes the windows of some groups into their places."""
     ordered = np.ascontiguousarray(np.sort(rewards, axis=1).T)
-    most, groups = len(found.deviation) - 1, np.arange(len(rewards))
+    most = len(found.deviation) - 1
     found.ordered[:, here], found.median[here] = ordered, median_of(ordered)
     about = ordered - found.median[here]
     sums = window_sums(about, about * about, most)
@@ -80,11 +80,29 @@ def _fill(found: Trims, rewards: Array, here: slice) -> None:
     for removed in range(most + 1):
         variance = sums.variances(removed)
         variance[np.isnan(variance)] = np.inf  # squares that overflow are not the least variance
-        low = variance.argmin(0)
-        least = np.maximum(variance[low, groups], 0.0)
-        found.deviation[removed, here] = np.sqrt(least / (len(ordered) - removed - 1))
-        found.low[removed, here] = low
-        found.nearest[removed, here] = np.minimum(below[low, groups], above[removed - low, groups])
+        least, low, nearest = variance[0], found.low[removed, here], found.nearest[removed, here]
+        np.minimum(below[0], above[removed], out=nearest)
+        for k in range(1, removed + 1):
+            less = variance[k] < least
+            np.copyto(least, variance[k], where=less)
+            np.copyto(low, k, where=less)
+            np.copyto(nearest, np.minimum(below[k], above[removed - k]), where=less)
+        deviation = np.sqrt(np.maximum(least, 0.0) / (len(ordered) - removed - 1))
+        huge = np.flatnonzero(np.isinf(deviation))
+        if len(huge):  # every window holds squares that overflow
+            few, deviation[huge] = _least_of_huge(ordered[:, huge], removed)
+            low[huge], nearest[huge] = few, np.minimum(below[few, huge], above[removed - few, huge])
+        found.deviation[removed, here] = deviation
+
+
+def _least_of_huge(ordered: Array, removed: int) -> tuple[NDArray[np.int64], Array]:
+    """How many are removed below, and the standard deviation of the rest, measured in a power of two of each column's size."""
+    unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(ordered[0]), np.abs(ordered[-1])))))
+    about = ordered / unit - median_of(ordered) / unit
+    variance = window_sums(about, about * about, removed).variances(removed)
+    low = variance.argmin(0)
+    least = np.maximum(variance[low, np.arange(len(low))], 0.0)
+    return low, np.sqrt(least / (len(ordered) - removed - 1)) * unit
 
 
 @dataclass
@@ -139,7 +157,8 @@ def dominating(trim: Trims, spread: Array) -> tuple[NDArray[np.int64], NDArray[n
     `spread` [group] is the usual spread around the group. Where the others would be tied the group has no contrast to lose,
     but a reward far outside still counts as dominating.
     """
-    least = SPREADS * spread
+    with np.errstate(over="ignore"):
+        least = SPREADS * spread
     removed = _last_drop(trim, least)
     tie = _first_tie(trim, least)
     removed = np.where((removed == 0) & (tie > 0), tie, removed)
@@ -158,7 +177,7 @@ def _last_drop(trim: Trims, least: Array) -> NDArray[np.int64]:
     chosen = np.zeros(len(trim.median), dtype=np.int64)
     for j in range(1, len(trim.deviation)):
         before, after = trim.deviation[j - 1], trim.deviation[j]
-        chosen[(after > 0) & (after * STEP_DROP <= before) & (trim.nearest[j] > least)] = j
+        chosen[(after > 0) & (after <= before / STEP_DROP) & (trim.nearest[j] > least)] = j
     return chosen
 
 

@@ -24,7 +24,7 @@ def lost_by_credit(
     left = rewards.shape[1] - count
     after = _deviation(credit(_along_groups(rewards), reference, channel), _along_groups(keep), left)
     lost = np.empty(len(rewards))
-    for m in np.unique(left).tolist():
+    for m in np.flatnonzero(np.bincount(left)).tolist():
         rows = np.flatnonzero(left == m)
         others = _along_groups(rewards[rows][keep[rows]].reshape(-1, m))
         alone = credit(others, references(others, partition(m, channel)[0], channel)[0], channel)

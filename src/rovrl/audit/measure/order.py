@@ -32,14 +32,14 @@ class Ordered:
     """Removing that quarter halves the deviation. Where it does not, no smaller removal does, and no reward can dominate."""
 
 
-def order_statistics(rewards: Array) -> Ordered:
-    """The order statistics of finite rewards [group, n] with n ≥ 2.
+def order_statistics(rewards: Array, into: Ordered | None = None) -> Ordered:
+    """The order statistics of finite rewards [group, n] with n ≥ 2; written `into` arrays that exist, if they are given.
 
     The least deviation of n - j of a group's rewards never grows with j: the farthest of m numbers from their mean holds at
     least 1/(m - 1) of their sum of squares about it.
     """
     groups, n = rewards.shape
-    found = Ordered(*(np.empty(groups) for _ in range(6)), suspect=np.empty(groups, dtype=bool))
+    found = into or Ordered(*np.empty((6, groups)), suspect=np.empty(groups, dtype=bool))
     rows, work = np.empty((widest(groups, n), n)), np.empty((3, n, widest(groups, n)))
     with np.errstate(over="ignore", invalid="ignore"):
         for part in pieces(groups, n):

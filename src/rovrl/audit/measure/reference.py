@@ -17,6 +17,7 @@ from rovrl.audit.arrays import Array, pieces
 from rovrl.audit.measure.centers import FAR, Solved, m_centers, medians
 from rovrl.config import RewardChannel
 from rovrl.robust.blocks import Blocks
+from rovrl.robust.outliers.bulk import median
 from rovrl.robust.settings import scale_source
 
 ULP = 4 * float(np.finfo(np.float64).eps)
@@ -61,7 +62,7 @@ def whole_scales(rewards: Array, channel: RewardChannel) -> Array:
 
 def pooled(scales: Array) -> float:
     """The median of the scales of groups with contrast; 0 if none has."""
-    return float(np.median(scales[scales > 0])) if (scales > 0).any() else 0.0
+    return median(scales[scales > 0]) if (scales > 0).any() else 0.0
 
 
 def count_true(flags: NDArray[np.bool_]) -> Array:
@@ -82,17 +83,15 @@ def _corrected(centers: Array, nu: Array, blocks: Blocks, channel: RewardChannel
     """θ̂ = μ̂_0 - ν̂/(D_K W_B)·Σ_b Σ_k [J_0(μ̃_b - μ̂_0 - ν̂Δ_k/√n_b) - τ_k], with the M-centers μ̃ [block, group], eq:rovr."""
     start = medians(centers)
     offsets, density = grid(channel.num_levels)
-    excess = np.zeros(len(start))
     away = np.empty((len(offsets), len(start)))
-    beyond = np.empty(away.shape, dtype=bool)
+    beyond, excess = np.empty(away.shape, dtype=bool), np.zeros(away.shape, dtype=np.int16)
     for center, size in zip(centers, blocks.sizes, strict=True):
         np.multiply(nu / math.sqrt(size), offsets[:, None], out=away)
         tie = channel.tie_tolerance * nu + ULP * (np.abs(center) + np.abs(start))
         apart = center - start
-        excess += count_true(np.less(apart + tie, away, out=beyond))
-        excess -= count_true(np.greater(apart - tie, away, out=beyond))
-    excess *= 0.5
-    return start - nu / (density * sum(map(math.sqrt, blocks.sizes))) * excess
+        excess += np.less(apart + tie, away, out=beyond).view(np.int8)
+        excess -= np.greater(apart - tie, away, out=beyond).view(np.int8)
+    return start - nu / (density * sum(map(math.sqrt, blocks.sizes))) * (0.5 * excess.sum(0))
 
 
 def _sandwich(found: Solved, n: int, part: slice, channel: RewardChannel) -> Array:

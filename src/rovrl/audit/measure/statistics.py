@@ -13,17 +13,21 @@ from rovrl.audit.measure import dominance
 from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
 from rovrl.audit.measure.lost import lost_by_credit
 from rovrl.audit.measure.matrix import Matrix
-from rovrl.audit.measure.order import order_statistics
+from rovrl.audit.measure.order import Ordered, order_statistics
 from rovrl.audit.measure.reference import count_true, references
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import GRPO_EPSILON, RewardChannel
 from rovrl.output.progress import Progress
 from rovrl.partition import partition
+from rovrl.robust.outliers.bulk import median
 
 SIGN_TOLERANCE = 1e-9
 """In standard deviations: an advantage this near to 0 has no sign."""
 NEIGHBOURS = 64
 """Untied groups whose median spread is the usual one."""
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, so that its powers are odd and no two of them are equal for long: each place in a group counts with one of them."""
 
 Flags = NDArray[np.bool_]
 
@@ -75,9 +79,11 @@ class GroupTable:
 
     @classmethod
     def empty(cls, groups: int) -> GroupTable:
-        """All NaN, 0 and False."""
+        """All NaN, 0 and False; the numbers of one kind stand in one piece of memory."""
         kinds = {"Array": np.nan, "Flags": False, "Counts": 0, "NDArray[np.uint64]": np.uint64(0)}
-        return cls(**{f.name: np.full(groups, kinds[str(f.type)]) for f in fields(cls)})
+        names = {kind: [f.name for f in fields(cls) if f.type == kind] for kind in kinds}
+        filled = (zip(names[kind], np.full((len(names[kind]), groups), kinds[kind]), strict=True) for kind in kinds)
+        return cls(**{name: column for columns in filled for name, column in columns})
 
     @property
     def untied(self) -> Flags:
@@ -121,13 +127,13 @@ def usual_spread(own: Array) -> Array:
     edges = np.append(np.arange(blocks) * NEIGHBOURS, len(defined))
     full = np.sort(own[defined[: edges[-2]]].reshape(blocks - 1, NEIGHBOURS), axis=1)
     half = NEIGHBOURS // 2
-    middle = np.append(0.5 * full[:, half - 1] + 0.5 * full[:, half], np.median(own[defined[edges[-2] :]]))
+    middle = np.append(0.5 * full[:, half - 1] + 0.5 * full[:, half], median(own[defined[edges[-2] :]]))
     return middle[np.searchsorted(defined[edges[:-1]], np.arange(len(own)), side="right").clip(min=1) - 1]
 
 
 def _signature(columns: Array) -> NDArray[np.uint64]:
     n, groups = columns.shape
-    odd = np.random.default_rng(0).integers(1, 2**63, n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    odd = np.multiply.accumulate(np.full(n, GOLDEN))  # numpy.random would have to be imported first
     signature = np.empty(groups, dtype=np.uint64)
     work = np.empty((2, n, widest(groups, n)))
     for part in pieces(groups, n):
@@ -152,15 +158,17 @@ def _finite(rollouts: Rollouts) -> tuple[Array, Counts]:
 
 def _sizes(finite: Counts) -> Iterator[tuple[int, Counts]]:
     """(n, the groups with n finite rewards), for n ≥ 2."""
-    for n in np.unique(finite).tolist():
+    for n in np.flatnonzero(np.bincount(finite)).tolist():
         if n >= 2:
             yield n, np.flatnonzero(finite == n)
 
 
 def _order(table: GroupTable, matrix: Matrix) -> tuple[Counts, dominance.Trims]:
     """Writes what the order of the rewards says; the groups in which some may dominate, with their windows."""
-    place, order = matrix.place, order_statistics(matrix.rewards)
-    for name in ("lowest", "highest", "median", "mean", "deviation", "core"):
+    place, names = matrix.place, ("lowest", "highest", "median", "mean", "deviation", "core")
+    into = Ordered(*(getattr(table, name)[place] for name in names), suspect=np.empty(len(matrix.groups), dtype=bool))
+    order = order_statistics(matrix.rewards, into)
+    for name in names if not isinstance(place, slice) else ():  # of a slice these are the table itself
         getattr(table, name)[place] = getattr(order, name)
     table.tied[place] = order.lowest == order.highest
     suspects = np.flatnonzero(order.suspect)

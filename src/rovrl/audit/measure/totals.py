@@ -139,9 +139,12 @@ def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None)
     steps, rank = ranked(rollouts.step)
     untied = table.untied
     known = np.isfinite(table.mean)
+    in_order = slice(None) if (rank[1:] >= rank[:-1]).all() else np.argsort(rank, kind="stable")
+    first = np.searchsorted(rank[in_order], np.arange(len(steps)))
 
     def total(values: NDArray[Any]) -> NDArray[np.float64]:
-        return np.bincount(rank, weights=values, minlength=len(steps)).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # rewards as large as numbers get have no total
+            return np.add.reduceat(values[in_order], first, dtype=np.float64)
 
     def ratio(part: NDArray[Any], whole: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.divide(total(part), whole, out=np.full(len(steps), np.nan), where=whole > 0)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrow import flags_of, integers_of, numbers_of, text_array
+from rovrl.audit.read.numbering import Consecutive, Rows
 from rovrl.errors import require
 
 pa = require("pyarrow", extra="report")
@@ -20,7 +21,7 @@ pa = require("pyarrow", extra="report")
 class Batch(ABC):
     """Some rows: their numbers in the file, and columns by name in three forms: numbers, texts, lists of numbers."""
 
-    def __init__(self, rows: NDArray[np.int64], names: list[str]) -> None:
+    def __init__(self, rows: Rows, names: list[str]) -> None:
         self.rows = rows
         self.names = names
 
@@ -40,7 +41,7 @@ class Batch(ABC):
         """The column as a pyarrow string array; what is not text is written as JSON."""
 
     def labels(self, name: str) -> Any:
-        """The column as any pyarrow array that can be compared with itself: cheaper than texts."""
+        """The column as any pyarrow array that can be compared with itself, decodable or not: cheaper than texts."""
         return self.texts(name)
 
     @abstractmethod
@@ -52,7 +53,7 @@ class ArrowBatch(Batch):
     """A batch of a Parquet file."""
 
     def __init__(self, start: int, batch: Any) -> None:
-        super().__init__(np.arange(start, start + batch.num_rows), batch.schema.names)
+        super().__init__(Consecutive(start, start + batch.num_rows), batch.schema.names)
         self.batch = batch
 
     def _column(self, name: str) -> Any:
@@ -78,15 +79,14 @@ class ArrowBatch(Batch):
         """See `Batch`."""
         column = _plain(self._column(name))
         if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
-            return _decodable(column)
+            return decodable(column)
         return text_array(as_text(value) for value in _python(column))
 
     def labels(self, name: str) -> Any:
         """See `Batch`."""
         column = self._column(name)
-        if pa.types.is_integer(column.type) or pa.types.is_dictionary(column.type):
-            return column
-        return self.texts(name)
+        usable = (pa.types.is_integer, pa.types.is_dictionary, pa.types.is_string, pa.types.is_large_string)
+        return column if any(kind(column.type) for kind in usable) else self.texts(name)
 
     def lists(self, name: str) -> list[NDArray[np.float64] | None]:
         """See `Batch`."""
@@ -165,11 +165,12 @@ def as_numbers(value: object) -> NDArray[np.float64] | None:
     return np.array([as_number(item) for item in value], dtype=np.float64)
 
 
-def _decodable(column: Any) -> Any:
-    """A string column as it is if it is UTF-8, as Parquet promises; what is not becomes U+FFFD."""
+def decodable(column: Any) -> Any:
+    """A column as it is if its texts are UTF-8, as Parquet promises; what is not becomes U+FFFD."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
+        column = _plain(column)
         wide = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
         return text_array(
             None if raw is None else raw.decode("utf-8", "replace") for raw in column.cast(wide).to_pylist()

@@ -9,12 +9,12 @@ from rovrl.audit.read.lines import ending
 from rovrl.audit.read.programs.nemo import NemoReader
 from rovrl.audit.read.programs.prime import PrimeReader
 from rovrl.audit.read.programs.swift import SwiftReader
+from rovrl.audit.read.programs.trl import TrlReader
+from rovrl.audit.read.programs.verl import VerlReader
 from rovrl.audit.read.records import RecordReader
 from rovrl.audit.read.rows import Columns, Notes, Reader
 from rovrl.audit.read.table import SKIPPED_FOLDERS, TableReader, natural, table_files
-from rovrl.audit.read.tables import READ, columns_of, refusal
-from rovrl.audit.read.trl import TrlReader
-from rovrl.audit.read.verl import VerlReader
+from rovrl.audit.read.tables import READ, batches, columns_of, refusal
 from rovrl.errors import RovrlError
 
 READERS: dict[str, type[Reader]] = {
@@ -34,6 +34,13 @@ def find_runs(path: Path, format: str, columns: Columns) -> list[Path]:
     A folder of `rovrl train` with one run per method and seed, verl's train/ and val/, a folder of runs: groups with the same
     name in two of them are two groups.
     """
+    try:
+        return _found(path, format, columns)
+    except OSError as error:
+        raise RovrlError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
+
+
+def _found(path: Path, format: str, columns: Columns) -> list[Path]:
     if not path.is_dir() or any(READERS[name](columns).files(path) for name in _kinds(format)):
         return [path]
     folders = [folder for depth in range(1, DEPTH + 1) for folder in path.glob("/".join("*" * depth))]
@@ -85,6 +92,8 @@ def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
     if unused := [what for what in named if what not in reader.takes]:
         option = f"--{unused[0].replace('_', '-')}-column"
         raise RovrlError(f"{option} is for tables, and this is {reader.title}; --format table reads it as a table")
+    if columns.reward_weights and not reader.weighs:
+        raise RovrlError(f"--reward-weight is for dumps with several reward functions, and this is {reader.title}")
     if not named:
         return
     present = {name for file in (*files[:2], files[-1]) for name in columns_of(file, Notes())}
@@ -99,10 +108,12 @@ def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
 def _nothing_found(path: Path, columns: Columns) -> str:
     if path.is_file() and ending(path) not in READ:
         return refusal(path)
+    if not path.is_file() and not path.is_dir():
+        return f"{path} is not read: it is neither a file nor a folder, and a pipe or a device may never end"
     notes = Notes()
     candidates = [path] if path.is_file() else table_files(path)[:1]
     for file in candidates:
-        present = columns_of(file, notes)
+        present = columns_of(file, notes) or next((batch.names for batch in batches(file, None, notes, size=1)), [])
         if present and columns.find("reward", present) is None:
             named = f"no column {columns.reward!r}" if columns.reward else "no reward column with a usual name"
             return (

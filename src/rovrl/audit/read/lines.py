@@ -13,7 +13,13 @@ from typing import IO
 from rovrl.audit.read.rows import Notes
 
 LINE_LIMIT = 256 * 2**20
-"""Bytes of one line of text; a longer one is not a row."""
+"""Bytes of one line of text; a longer one is not a row, and what holds it is not a table."""
+LEAST_UNPACKED, MOST_TIMES = 2**30, 200
+"""A gzip stream may unpack to so many bytes, or to so many times its size: rollouts pack to a tenth, bombs to a thousandth."""
+
+
+class _EndlessLine(Exception):
+    """A line that is longer than LINE_LIMIT."""
 
 
 def ending(path: Path) -> str:
@@ -28,6 +34,7 @@ def lines(path: Path, notes: Notes, most: int, keep_ends: bool = False) -> Itera
     A gzip stream is unpacked line by line and up to `most` bytes; of one that is damaged, what comes before the damage is used.
     """
     number, unpacked, packed = 0, 0, ending(path).endswith(".gz")
+    most = min(most, max(LEAST_UNPACKED, MOST_TIMES * path.stat().st_size))
     try:
         for line in _decoded(path, notes):
             unpacked += len(line)
@@ -39,6 +46,9 @@ def lines(path: Path, notes: Notes, most: int, keep_ends: bool = False) -> Itera
             number += 1
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         notes.tell("damaged_file", f"{path} was used up to line {number:,} and no further: {error}")
+    except _EndlessLine:
+        limit = f"the next line is longer than {LINE_LIMIT / 2**20:,.0f} MB"
+        notes.tell("too_large", f"{path} was used up to line {number:,} and no further: {limit}")
 
 
 def starts_with(path: Path, mark: bytes) -> bool:
@@ -52,7 +62,8 @@ def _decoded(path: Path, notes: Notes) -> Iterator[str]:
         encoding = _encoding(file.read(4))
     if encoding != "utf-8":
         with _opened(path) as raw, TextIOWrapper(raw, encoding=encoding, errors="replace", newline="") as text:
-            yield from iter(lambda: text.readline(LINE_LIMIT), "")
+            for line in iter(lambda: text.readline(LINE_LIMIT), ""):
+                yield _ended(line, len(line))
         return
     replaced = 0
     for raw in _raw(path):
@@ -60,11 +71,18 @@ def _decoded(path: Path, notes: Notes) -> Iterator[str]:
             line = raw.decode("utf-8")
         except UnicodeDecodeError:
             line, replaced = raw.decode("utf-8", "replace"), replaced + 1
-        yield line
+        yield _ended(line, len(raw))
     if replaced:
         notes.tell(
             "encoding", f"{path} has {replaced:,} lines that are not UTF-8; what could not be read became U+FFFD"
         )
+
+
+def _ended(line: str, length: int) -> str:
+    """The line; an _EndlessLine if it was cut off at the limit."""
+    if length >= LINE_LIMIT and not line.endswith("\n"):
+        raise _EndlessLine
+    return line
 
 
 def _raw(path: Path) -> Iterator[bytes]:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import as_range, files_of_rows, joined, numbered
+from rovrl.audit.arrays import joined
 from rovrl.audit.arrow import flag_array, flags_of, index_array, integers_of, text_array
 from rovrl.audit.bombs import unpacked
+from rovrl.audit.read.cells import decodable
+from rovrl.audit.read.numbering import Rows, files_of_rows, numbered, shortest
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.tables import pa, pc
 from rovrl.errors import RovrlError
@@ -33,7 +35,7 @@ class Rollouts:
     label: Any
     """pyarrow string array, one per group."""
     file: NDArray[np.int32]
-    row: NDArray[np.int64]
+    row: Rows
     advantage: NDArray[np.float64] | None = None
     planted: NDArray[np.bool_] | None = None
     digest: NDArray[np.uint64] | None = None
@@ -96,7 +98,7 @@ class _Gathered:
         self.by_runs = by_runs
         self.rows: dict[str, list[Any]] = {name: [] for name in ("reward", "advantage", "planted", "digest")}
         self.file: list[tuple[int, int]] = []
-        self.row: list[range | NDArray[np.int64]] = []
+        self.row: list[Rows] = []
         self.length: list[NDArray[np.int64]] = []
         self.step: list[NDArray[np.int64]] = []
         self.label: list[Any] = []
@@ -111,10 +113,10 @@ class _Gathered:
         if not len(chunk):
             return
         starts = _run_starts(chunk)
-        label = chunk.group.take(index_array(starts))
+        label = decodable(chunk.group.take(index_array(starts)))
         length = np.diff(np.append(starts, len(chunk)))
         step = chunk.step[starts]
-        here, last = (int(step[0]), label[0].as_py()), (int(chunk.step[-1]), chunk.group[len(chunk) - 1].as_py())
+        here, last = ((int(step[k]), label[k].as_py()) for k in (0, len(step) - 1))
         if self.by_runs and self.last == here:  # a run that goes on over the chunk's edge
             self.length[-1][-1] += length[0]
             label, length, step = label.slice(1), length[1:], step[1:]
@@ -130,7 +132,7 @@ class _Gathered:
             self.step.append(step)
             self.label.append(label)
         self.file.append((number, len(chunk)))
-        self.row.append(as_range(chunk.row))
+        self.row.append(shortest(chunk.row))
         for name in ("reward", "advantage", "planted", "digest"):
             self.rows[name].append(getattr(chunk, name))
 

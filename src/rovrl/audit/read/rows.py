@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.read.numbering import Rows
 from rovrl.errors import RovrlError
 
 STATISTICS = frozenset({"reward"})
@@ -80,7 +81,7 @@ class Columns:
 class Chunk:
     """Some rows of one file, in order. Arrays have one entry per row."""
 
-    row: NDArray[np.int64]
+    row: Rows
     """Row numbers in the file, the same in every pass."""
     reward: NDArray[np.float64]
     """NaN where there is no finite score."""
@@ -151,6 +152,10 @@ class Reader(ABC):
     """Groups are runs of equal labels, not sets of equal labels."""
     repeats: bool = False
     """The same batch may be logged several times, and evaluation rows may be mixed in."""
+    group_size: int | None = None
+    """Responses per prompt where the run's own settings, which lie beside the dump, say it; known once it has been read."""
+    keep_evaluation: bool = False
+    """Rows that the dump itself shows to be evaluation are wanted too."""
     method: str | None = None
     """What the dump itself says the run was trained with, once it has been read; None where it says nothing."""
     name: ClassVar[str]
@@ -159,6 +164,8 @@ class Reader(ABC):
     """What the dump is called in a summary."""
     takes: ClassVar[tuple[str, ...]] = ()
     """The columns that a user may name; the dump names the others itself."""
+    weighs: ClassVar[bool] = False
+    """Its reward is a weighted sum of columns, whose weights a user may give."""
     logs_advantages: ClassVar[bool] = False
     """The advantages of the run may be in the dump."""
     row_per_update: ClassVar[bool] = False

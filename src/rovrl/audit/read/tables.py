@@ -9,6 +9,7 @@ import csv
 import json
 import stat
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,14 @@ def columns_of(path: Path, notes: Notes) -> list[str]:
         except (OSError, pa.ArrowException, ValueError) as error:
             notes.tell("damaged_file", _damaged(path, error))
             return []
-    for batch in batches(path, None, Notes(), size=64):
-        return batch.names
-    return []
+    state = path.stat() if path.exists() else None
+    return list(_names(path, state.st_size, state.st_mtime_ns, state.st_ino)) if state else []
+
+
+@lru_cache(maxsize=1024)
+def _names(path: Path, *_state: int) -> tuple[str, ...]:
+    """The columns of a text file in that state; every reader asks, and the head of a file may be long."""
+    return tuple(next((batch.names for batch in batches(path, None, Notes(), size=64)), ()))
 
 
 def batches(path: Path, columns: list[str] | None, notes: Notes, size: int = BATCH_ROWS) -> Iterator[Batch]:
@@ -226,6 +232,8 @@ def _delimiter(path: Path) -> str:
 
 
 def _damaged(path: Path, error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return f"{path} was left out: permission denied"
     reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
     return f"{path} is damaged and was left out: {reason}"
 

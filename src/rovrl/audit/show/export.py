@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.judge.findings import percent
+from rovrl.audit.options import check_flagged
 from rovrl.audit.read.rows import Notes
 from rovrl.audit.read.tables import pa
+from rovrl.audit.show.summary import mean_reward
 from rovrl.errors import RovrlError, require
 from rovrl.output.files import replacing, write_text
 from rovrl.output.html import element, joined, table
@@ -64,8 +66,7 @@ def reasons(result: AuditResult) -> list[str]:
 
 def write_flagged(result: AuditResult, path: Path) -> Path:
     """Writes the flagged responses as CSV or Parquet, by the name of the file; its path."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise RovrlError(f"flagged responses are written as .csv or .parquet, not as {path.name}")
+    check_flagged(path)
     rows = flagged(result)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,7 @@ def as_html(result: AuditResult) -> str:
     rows = [
         ("groups", f"{s.groups:,}"),
         ("responses", f"{s.responses:,}"),
-        ("mean reward", f"{s.mean_reward:.4g}"),
+        ("mean reward", mean_reward(s)),
         ("contrast lost under GRPO", percent(s.contrast_lost)),
         ("dominated groups", f"{s.dominated_groups:,}"),
         ("tied groups", f"{s.tied_groups:,}"),

@@ -13,6 +13,7 @@ from rovrl.errors import RovrlError
 from rovrl.output.terminal import visible
 
 if TYPE_CHECKING:
+    from rovrl.audit.measure.totals import Summary
     from rovrl.audit.result import AuditResult
 
 WIDTH = 100
@@ -53,9 +54,19 @@ def index(path: str, results: Mapping[str, AuditResult | RovrlError]) -> str:
         if isinstance(result, RovrlError):
             lines.append(f"  {name:<{width}}  {result}")
         else:
-            size = f"{result.summary.groups:,} groups, mean reward {result.summary.mean_reward:.4g}"
+            size = f"{counted(result.summary.groups, 'group')}, mean reward {mean_reward(result.summary)}"
             lines.append(f"  {name:<{width}}  {size}  {result.verdict}")
     return "\n".join([*lines, "", f"One of them in full: rovrl audit {path}/NAME"])
+
+
+def mean_reward(s: Summary) -> str:
+    """The mean reward as text; a dash where no reward is a finite number."""
+    return f"{s.mean_reward:.4g}" if s.nonfinite_rewards < s.responses else "–"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 group, 2 groups."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _head(result: AuditResult) -> str:
@@ -66,10 +77,10 @@ def _head(result: AuditResult) -> str:
         if len(s.group_sizes) == 1
         else f"of {min(s.group_sizes)} to {max(s.group_sizes)}, most of {usual}"
     )
-    steps = f"{s.steps:,} step{'s' * (s.steps != 1)} ({s.first_step} to {s.last_step})"
+    steps = f"{counted(s.steps, 'step')} ({s.first_step} to {s.last_step})"
     return (
-        f"rovrl audit of {result.path}: {result.reader.title}, {len(result.files):,} file{'s' * (len(result.files) != 1)}\n"
-        f"{s.groups:,} groups {sizes}, {s.responses:,} responses, {steps}"
+        f"rovrl audit of {result.path}: {result.reader.title}, {counted(len(result.files), 'file')}\n"
+        f"{counted(s.groups, 'group')} {sizes}, {counted(s.responses, 'response')}, {steps}"
     )
 
 

@@ -1,1 +1,1 @@
-"""The dumps of other programs: ms-swift, NeMo-RL, prime-rl."""
+"""The dumps of programs that train: TRL, verl, ms-swift, NeMo-RL, prime-rl."""

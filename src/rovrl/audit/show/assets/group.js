@@ -28,9 +28,16 @@ class GroupView {
       this.moved === null ? null : this.control(),
       el("h3", {}, "What each method makes of them"), this.kept, el("p", { class: "muted small", id: "kept-note" }),
       el("h3", {}, "Advantages, by reward"), this.table,
-      this.texts(), this.tokens());
+      this.said = el("div", {}, this.texts()), this.tokens());
     this.root.scrollTop = 0;
     this.draw();
+  }
+
+  // What is searched for, marked in the texts; the rest of the view stays as it is.
+  mark(words) {
+    if (!this.group || words.join("\n") === this.words.join("\n")) return;
+    this.words = words;
+    refill(this.said, this.texts());
   }
 
   all(rewards) {

@@ -52,6 +52,7 @@
     else if (list.rows.length && !narrow.matches) list.select(list.rows[0], false); // a page opens on its verdict
   };
   list.onchange = () => {
+    view.mark(list.query.words);
     chart.chosen = list.state.step;
     chart.draw();
     save();

@@ -31,12 +31,13 @@ function tokenChart(row, soft, band, top, width) {
   values.forEach((v, i) => chart.append(svg("rect", { class: Math.abs(v) > top ? "token cut" : "token", x: x(i), width: wide, y: Math.min(y(v), y(0)), height: Math.max(0.8, Math.abs(y(v) - y(0))) },
     n <= 400 ? svg("title", {}, `token ${i + 1}${row.texts ? ` ${visible(row.texts[i])}` : ""}: ${number(v)}`) : null)));
   soft.edges.forEach(([a, z], b) => chart.append(svg("line", { class: "block-line", x1: x(a), x2: x(z) - 1, y1: y(soft.centers[b] * row.unit), y2: y(soft.centers[b] * row.unit) })));
-  chart.append(svg("line", { class: "mark mean", x1: left, x2: width - right, y1: y(row.mean), y2: y(row.mean) }));
-  chart.append(svg("line", { class: "mark rovr", x1: left, x2: width - right, y1: y(row.soft), y2: y(row.soft) }));
+  for (const [kind, v] of [["mean", row.mean], ["rovr", row.soft]]) chart.append(svg("line", { class: `mark ${kind}${Math.abs(v) > top ? " beyond" : ""}`, x1: left, x2: width - right, y1: y(v), y2: y(v) }));
   for (const v of [-top, 0, top]) chart.append(svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, number(v, 2)));
   chart.append(svg("text", { x: left, y: height - 4 }, "token 1"));
-  chart.append(svg("text", { x: width - right, y: height - 4, "text-anchor": "end" }, cut ? `token ${n}; ${whole(cut)} ${cut === 1 ? "reaches" : "reach"} beyond the picture` : `token ${n}`));
-  return chart;
+  chart.append(svg("text", { x: width - right, y: height - 4, "text-anchor": "end" }, `token ${n}`));
+  const beyond = [cut ? `${whole(cut)} ${cut === 1 ? "token" : "tokens"}` : null, Math.abs(row.mean) > top ? "the mean" : null, Math.abs(row.soft) > top ? "SoftRoVR" : null].filter(Boolean);
+  const names = beyond.length > 1 ? `${beyond.slice(0, -1).join(", ")} and ${beyond.at(-1)}` : beyond[0];
+  return el("div", {}, chart, names ? el("p", { class: "muted small beyond-note" }, `Beyond the picture: ${names}.`) : null);
 }
 
 const visible = (text) => text.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5").replace(/ /g, "\u00b7") || "\u2205";

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,6 +24,8 @@ from rovrl.errors import RovrlError
 
 FIXED = ("step", "prompt", "completion", "advantage")
 PATTERN = "completions_*.parquet"
+MOST_BATCHES = 32
+"""Batches that are asked for the weights: the first ones may be tied, or hold one group."""
 
 
 @dataclass
@@ -33,11 +36,14 @@ class TrlReader(Reader):
     repeats: bool = True
     weights: dict[str, float] = field(default_factory=dict)
     """Of the reward functions: given, or inferred from the advantages of the first batch that shows them."""
+    looked: bool = False
+    """Whether it has been tried to infer them."""
     name: ClassVar[str] = "trl"
     title: ClassVar[str] = "TRL completions"
     takes: ClassVar[tuple[str, ...]] = ("reward",)
     fixed: ClassVar[tuple[str, ...]] = FIXED
     """Columns that are not rewards."""
+    weighs: ClassVar[bool] = True
     logs_advantages: ClassVar[bool] = True
     logs_parts: ClassVar[bool] = True
 
@@ -88,15 +94,23 @@ class TrlReader(Reader):
             )
         others = [name for name in batch.names if name not in self.fixed]
         found = list(self.weights) or [name for name in others if np.isfinite(batch.numbers(name)).any()] or others
-        if len(found) > 1 and not self.weights:
-            self.weights = self._inferred(batch, found) or {}
+        if len(found) > 1 and not self.weights and not self.looked:
+            self.looked = True  # once for the whole run: rewards of two batches must mean the same
+            tried = (self._inferred(one, found) for one in islice(self._all_batches(file), MOST_BATCHES))
+            self.weights = next(filter(None, tried), {})
             self._tell_weights(found, notes)
         return list(self.weights) or found
+
+    def _all_batches(self, file: Path) -> Iterator[Batch]:
+        """The batches of the run, those of `file` first."""
+        others = (other for other in sorted(file.parent.glob(PATTERN), key=natural) if other != file)
+        for one in (file, *others):
+            yield from batches(one, None, Notes())
 
     def _inferred(self, batch: Batch, names: list[str]) -> dict[str, float] | None:
         """The weights that explain the logged advantages; columns that `log_extra` added have none."""
         advantage = _advantage(batch)
-        if advantage is None:
+        if advantage is None or not {"prompt", *names} <= set(batch.names):
             return None
         prompt = batch.texts("prompt").to_pylist()
         start = [k for k in range(len(prompt)) if k == 0 or prompt[k] != prompt[k - 1]]

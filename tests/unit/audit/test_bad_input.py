@@ -1,0 +1,122 @@
+"""What a user or a script hands over by mistake ends in one sentence with status 2, soon, and nothing is written elsewhere."""
+
+import gzip
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+import audit_dumps
+from rovrl.audit import audit
+from rovrl.audit.read import lines
+from rovrl.cli import main
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def table(tmp_path):
+    return audit_dumps.table(tmp_path / "run.parquet", audit_dumps.rewards(8, 8, spikes=0.0))
+
+
+def said(capsys, *words):
+    """The sentence with which `rovrl audit` refuses these words."""
+    assert main(["audit", *map(str, words)]) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert error.count("\n") == 1
+    return error
+
+
+def test_an_empty_path_is_not_the_current_directory(table, monkeypatch, capsys):
+    monkeypatch.chdir(table.parent)
+    assert "name what to audit" in said(capsys, "", "--no-page")
+
+
+def test_a_place_that_cannot_be_written_is_known_before_the_dump_is_read(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("rovrl.audit.run.load", lambda *_: pytest.fail("it was read"))
+    (tmp_path / "folder.csv").mkdir()
+    assert "it is a file; name a folder" in said(capsys, table, "--out", table)
+    assert "not as flagged.xlsx" in said(capsys, table, "--flagged", tmp_path / "flagged.xlsx")
+    assert "not as a folder" in said(capsys, table, "--flagged", tmp_path / "folder.csv")
+
+
+def test_weights_that_are_no_numbers_or_would_do_nothing_are_refused(table, capsys):
+    assert "a finite number, not reward=nan" in said(capsys, table, "--reward-weight", "reward=nan")
+    assert "this is a table of rollouts" in said(capsys, table, "--reward-weight", "reward=2")
+
+
+def test_a_link_among_the_pages_of_several_runs_does_not_lead_the_output_elsewhere(tmp_path, capsys):
+    for name in ("a", "b"):
+        audit_dumps.verl(tmp_path / "runs" / name, audit_dumps.rewards(8, 8))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "runs" / "audit").mkdir()
+    (tmp_path / "runs" / "audit" / "b").symlink_to(elsewhere)
+    assert "symbolic link" in said(capsys, tmp_path / "runs")
+    assert list(elsewhere.iterdir()) == []
+    assert not (tmp_path / "runs" / "audit" / "a").exists()
+
+
+def test_a_pipe_by_itself_is_refused_as_one(tmp_path, capsys):
+    os.mkfifo(tmp_path / "run.jsonl")
+    assert "neither a file nor a folder" in said(capsys, tmp_path / "run.jsonl")
+
+
+@pytest.fixture
+def unreadable(monkeypatch):
+    """A folder that others may enter, as seen by someone who may not do everything."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    table = audit_dumps.table(folder / "run.parquet", audit_dumps.rewards(8, 8))
+    audit(table)  # what is imported later may lie where nobody else reads
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(NOBODY)
+    yield folder
+    os.seteuid(before)
+    shutil.rmtree(folder)
+
+
+def test_a_file_or_a_folder_that_may_not_be_read_is_named(unreadable, capsys):
+    before = os.geteuid()
+    if before == NOBODY:
+        os.seteuid(0)
+    (unreadable / "run.jsonl").write_text('{"group": 1, "reward": 1}\n')
+    (unreadable / "locked").mkdir()
+    for path in (unreadable / "run.jsonl", unreadable / "locked", unreadable / "run.parquet"):
+        path.chmod(0)
+    os.seteuid(before)
+    for name in ("run.jsonl", "run.parquet"):
+        assert f"{name} was left out: permission denied" in said(capsys, unreadable / name, "--no-page")
+    assert "cannot be read: Permission denied" in said(capsys, unreadable / "locked", "--no-page")
+
+
+def packed(path, *parts):
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"group": 1, "reward": 1}\n{"group": 1, "reward": 2}\n')
+        for part in parts:
+            file.write(part)
+    return path
+
+
+def test_a_packed_line_without_an_end_is_unpacked_up_to_the_limit_and_once_per_pass(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LINE_LIMIT", 2**20)
+    path = packed(tmp_path / "run.jsonl.gz", *[b"0" * 2**20] * 200)
+    start = time.process_time()
+    result = audit(path)
+    assert time.process_time() - start < 10
+    (note,) = [note for note in result.notes if note.code == "too_large"]
+    assert note.sentence.endswith("was used up to line 2 and no further: the next line is longer than 1 MB")
+    assert result.summary.responses == 2
+
+
+def test_a_packed_file_that_grows_a_thousandfold_is_used_in_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LEAST_UNPACKED", 2**20)
+    path = packed(tmp_path / "run.jsonl.gz", *[b'{"group": 1, "reward": 1}\n' * 10_000] * 100)
+    result = audit(path)
+    assert 10_000 < result.summary.responses < 1_000_000
+    assert "unpacks to more than" in next(note.sentence for note in result.notes if note.code == "too_large")
