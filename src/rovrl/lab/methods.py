@@ -28,6 +28,8 @@ class Method:
     """Whether the policy tells the old log-probabilities itself where a copy in another precision sampled."""
     clamp: bool = False
     """Whether the rewards are clamped first: to the known range of `rule`, to a guessed one of `score`."""
+    told: bool = False
+    """Whether it is told which rewards were corrupted, and leaves those out: a ceiling, since nobody knows that."""
     trainer: Mapping[str, Any] = field(default_factory=dict)
     """Fields of RoVRConfig that the method sets itself."""
     beyond_paper: bool = False
@@ -83,6 +85,9 @@ METHODS: Mapping[str, Method] = {
     "rovr-adv-adaptive": Method("RoVR-Adv, adaptive", reward_channel=ADAPTIVE, beyond_paper=True),
     "rovr-gspo-guarded": Method("RoVR-GSPO, guarded", reward_channel=GUARDED, ratio_channel={}, beyond_paper=True),
     "rovr-adv-guarded": Method("RoVR-Adv, guarded", reward_channel=GUARDED, beyond_paper=True),
+    "rovr-gspo-told": Method(
+        "adaptive, told the faults", reward_channel=ADAPTIVE, ratio_channel={}, told=True, beyond_paper=True
+    ),
     "gdpo": Method("GDPO", trainer=PER_REWARD),
     "rovr-gspo-per-reward": Method(
         "RoVR-GSPO, per reward", reward_channel={}, ratio_channel={}, trainer=PER_REWARD, beyond_paper=True

@@ -1,5 +1,7 @@
 """The embedded job's rewards, as functions that TRL calls: verdict -> reward -> planted corruption -> clamp.
 
+A method that is told what was corrupted gets NaN in its place, which every channel of ours leaves out.
+
 Everything random about a step is drawn from a generator seeded by (seed, step), never carried over from the step
 before: every method meets the same noise and the same spikes, and a resumed run meets them again.
 """
@@ -98,11 +100,12 @@ class EmbeddedReward:
         seed: int,
         plan: Sequence[Contamination] = (),
         clamp: tuple[float, float] | None = None,
+        told: bool = False,
         updates: int = 1,
         group: int = 16,
         score: Callable[[str, str], float] = arithmetic.score,
     ) -> None:
-        self.score = score
+        self.score, self.told = score, told
         self.kind, self.seed, self.clamp, self.updates, self.group = KINDS[kind], seed, clamp, updates, group
         self.early = [c for c in plan if c.before_reward]
         self.late = [c for c in plan if not c.before_reward]
@@ -133,6 +136,8 @@ class EmbeddedReward:
         if self.clamp:
             damaged = np.clip(damaged, *self.clamp)
         both = [",".join(filter(None, pair)) for pair in zip(self.early_labels, labels, strict=True)]
+        if self.told:
+            damaged = np.where(np.array(both) != "", np.nan, damaged)
         return torch.from_numpy(damaged).to(rewards).unsqueeze(1), both
 
     def _draws(self, step: int, stream: int) -> np.random.Generator:

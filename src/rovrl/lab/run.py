@@ -62,9 +62,10 @@ def run(job: Job, directory: Path, warm: Path, report: Report = lambda event: No
 
 def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback]) -> EmbeddedTrainer:
     """The trainer of a job, at its start."""
-    clamp = KINDS[job.reward].clamp if METHODS[job.method].clamp else None
+    method = METHODS[job.method]
+    clamp = KINDS[job.reward].clamp if method.clamp else None
     plan = [parse(text) for text in job.contamination]
-    reward = EmbeddedReward(job.reward, job.seed, plan, clamp, job.updates, job.group, job.world.score)
+    reward = EmbeddedReward(job.reward, job.seed, plan, clamp, method.told, job.updates, job.group, job.world.score)
     functions, corrupt = reward_functions(job.reward, reward)
     trainer = EmbeddedTrainer(
         model=AutoModelForCausalLM.from_pretrained(warm, dtype=torch.float32),
@@ -76,7 +77,7 @@ def build(job: Job, directory: Path, warm: Path, callbacks: list[TrainerCallback
         reward_transform=corrupt,
     )
     trainer.remove_callback(transformers.PrinterCallback)
-    trainer.rollout_precision, trainer.recomputes = job.rollout, METHODS[job.method].recomputes
+    trainer.rollout_precision, trainer.recomputes = job.rollout, method.recomputes
     for callback in callbacks:
         if isinstance(callback, Watch):
             callback.trainer = trainer

@@ -50,7 +50,7 @@ def test_a_run_logs_every_metric_in_training(credit_bound, absent, tmp_path):
     logged = {name for entry in trainer.state.log_history for name in entry if name.startswith("rovr/")}
     others = {
         "variance_share",
-        *(name for name in METRICS if name == "rejected" or name.startswith(("fault_", "rollout_"))),
+        *(name for name in METRICS if name.startswith(("rejected", "merit_", "fault_", "rollout_"))),
     }
     assert logged == {f"rovr/{name}" for name in METRICS if name not in absent | others}
 

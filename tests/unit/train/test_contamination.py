@@ -207,6 +207,19 @@ def test_flips_turn_verdicts_and_are_told_with_the_rewards():
     assert reward.corrupt(torch.zeros(4, 1), 1)[1] == ["flip"] * 4
 
 
+def test_who_is_told_the_faults_gets_no_number_in_their_place_and_everything_else_as_it_is():
+    plan = [Spikes(rate=0.5), Flips(rate=0.2)]
+    blind, told = (EmbeddedReward("rule", 1, plan, told=told, group=16) for told in (False, True))
+    for reward in (blind, told):
+        reward.rewards(np.zeros(64), ["a"] * 64, 1)
+    (seen, labels), (known, same) = (reward.corrupt(torch.zeros(64, 1), 1) for reward in (blind, told))
+    assert labels == same
+    struck = torch.tensor([label != "" for label in labels])
+    assert 16 < int(struck.sum()) < 60
+    assert torch.equal(known[:, 0].isnan(), struck)
+    assert torch.equal(known[~struck], seen[~struck])
+
+
 def test_the_clamp_comes_after_the_corruption():
     reward = EmbeddedReward("rule", 1, [Spikes(rate=1.0)], clamp=(0.0, 1.0), group=4)
     reward.rewards(np.zeros(4), ["a"] * 4, 1)

@@ -64,6 +64,8 @@ def against(ours: Iterable[str], rivals: Iterable[str]) -> Pairs:
 
 
 GUARDED, ADAPTIVE = "rovr-gspo-guarded", "rovr-gspo-adaptive"
+TOLD = "rovr-gspo-told"
+"""The guarded settings' ceiling: what they would be if they knew every fault."""
 OURS = ("rovr-gspo", ADAPTIVE, GUARDED)
 RIVALS = ("winsor-softrovr", "normal-scores-softrovr", "clipped-softrovr")
 """Each with SoftRoVR, as ours have it: what differs is the reward channel alone."""
@@ -120,13 +122,21 @@ MAIN = (
     Table(THIRTY, EVERYONE, 5, MAIN_PAIRS),
     Table(CLEAN, EVERYONE, 5, MAIN_PAIRS),
     Table(FORTY_FIVE, (*STRONGEST, GUARDED), pairs=against([GUARDED], STRONGEST[1:])),
-    Table(BONUS, ("gspo", "softrovr", *OURS), pairs=(*against(OURS, ["softrovr"]), *STEPS)),
     Table(
-        RULE, ("gspo", "gspo-clamp", "softrovr-clamp", *OURS),
-        pairs=against(OURS, ["gspo-clamp", "softrovr-clamp"]),
+        BONUS, ("gspo", "softrovr", *OURS, *STRONGEST),
+        pairs=(*against(OURS, ["softrovr"]), *against([GUARDED], STRONGEST), *STEPS),
+    ),
+    Table(
+        RULE, ("gspo", "gspo-clamp", "softrovr-clamp", *OURS, *STRONGEST),
+        pairs=(*against(OURS, ["gspo-clamp", "softrovr-clamp"]), *against([GUARDED], STRONGEST)),
     ),
 )  # fmt: skip
 """What the claims rest on; run first."""
+CEILING = tuple(
+    Table(setting, (TOLD, GUARDED, *STRONGEST), seeds, against([TOLD], STRONGEST), "against the ceiling")
+    for setting, seeds in ((THIRTY, 5), (SPIKED, 5), (FORTY_FIVE, 3), (TOOLS_THIRTY, 3), (TOOLS_SPIKED, 3))
+)
+"""Is there anything left to gain? Beside a run that is told which rewards are faults."""
 ELSEWHERE = (
     Table(TOOLS_SPIKED, ("gspo", *OURS, *STRONGEST), pairs=BESIDE_BOTH),
     Table(TOOLS_THIRTY, ("gspo", *OURS, *STRONGEST), pairs=BESIDE_BOTH),
@@ -146,12 +156,15 @@ COMPONENTS = (
     Table(SEVERAL_CLEAN, ("gspo", "gdpo", "rovr-gspo", PER_REWARD), pairs=against([PER_REWARD], ["gdpo", "rovr-gspo"])),
 )
 """Several reward functions, one of them broken."""
-FURTHER = (
+OTHER_FAULTS = (
     Table(TWENTY, SHORT, pairs=BESIDE_WINSOR),
     Table(VARIED, SHORT, pairs=BESIDE_WINSOR),
     Table(BY_PROMPT, SHORT, pairs=BESIDE_WINSOR),
     Table(UNITS, ("gspo", "softrovr", *OURS), pairs=(*against(OURS, ["softrovr"]), *STEPS)),
     Table(SMALL, SHORT, pairs=BESIDE_WINSOR),
+)
+"""Other rates, sizes and places of the faults, and two units."""
+FURTHER = (
     Table(UPWARD, SHORT, pairs=BESIDE_WINSOR),
     Table(FIVE, SHORT, pairs=BESIDE_WINSOR),
     Table(
@@ -190,7 +203,7 @@ LANGUAGE_MODEL = (
 
 SWEEPS: Mapping[str, Sweep] = {
     "evidence": Sweep(
-        (MAIN, COMPONENTS, ROLLOUTS, ELSEWHERE, FURTHER, PLACEMENT, COARSE),
+        (MAIN, CEILING, COMPONENTS, ROLLOUTS, ELSEWHERE, OTHER_FAULTS, FURTHER, PLACEMENT, COARSE),
         Path("results/embedded"),
         "Runs of the embedded tasks",
         "tables",

@@ -19,6 +19,7 @@ from rovrl.lab.evidence.plan import (
     SPIKED,
     STRONGEST,
     THIRTY,
+    TOLD,
     TOOLS_CLEAN,
     TOOLS_SPIKED,
     TOOLS_THIRTY,
@@ -55,6 +56,10 @@ QUESTIONS = (
     Question("Under 30 %?", _there(THIRTY, *RIVALS)),
     Question("Under 45 %, where nearly every other reward is wrong?", _there(FORTY_FIVE, *STRONGEST)),
     Question(
+        "Could anyone do better? Beside the same settings that are told every fault:",
+        _each((SPIKED, THIRTY, FORTY_FIVE, TOOLS_SPIKED, TOOLS_THIRTY), TOLD),
+    ),
+    Question(
         "What do the faults still cost: how far is it from its own clean run?",
         tuple((setting, Other(CLEAN, GUARDED)) for setting in (SPIKED, THIRTY, FORTY_FIVE)),
     ),
@@ -68,9 +73,9 @@ QUESTIONS = (
     ),
     Question(
         "Does it throw away rare right answers, or one of two data sets?",
-        _each((BONUS, UNITS), "gspo", "softrovr", ADAPTIVE),
+        (*_there(BONUS, *STRONGEST), *_each((BONUS, UNITS), "gspo", "softrovr", ADAPTIVE)),
     ),
-    Question("If the range is known, is a clamp not enough?", _there(RULE, "gspo-clamp", "softrovr-clamp")),
+    Question("If the range is known, is a clamp not enough?", _there(RULE, "gspo-clamp", "softrovr-clamp", *STRONGEST)),
     Question(
         "And faults that are small, of every size, or tied to the prompt?",
         _each((SMALL, VARIED, BY_PROMPT), "winsor-softrovr", ADAPTIVE),
