@@ -13,6 +13,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 import torch
 
 import async_rollouts
+import tiny
 
 
 def main(model: str, out: Path) -> None:
@@ -27,6 +28,7 @@ def main(model: str, out: Path) -> None:
         advantages = [sample.advantage for sample in trainer.rollout_worker.made[:48]]
         weights = torch.cat([weight.detach().flatten() for weight in trainer.model.parameters()])
         torch.save({"advantages": advantages, "weights": weights, "log": trainer.state.log_history}, out / "found.pt")
+    tiny.leave(trainer)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,15 @@ def trainer(directory: str | os.PathLike[str], *, rewards: Any = digit_share, st
     }
     args = RoVRConfig(str(directory), **(settings | changes))
     return kind(model() if start is None else start, rewards, args, processing_class=tokens, **own)
+
+
+def leave(trainer: Any) -> None:
+    """Ends the process of a rank once every rank is done, without tearing its group down.
+
+    torch 2.13's ~ProcessGroupGloo joins a thread that may wait for the interpreter's lock, which the one who joins holds: now and
+    then a finished rank hangs, or aborts, on its way out.
+    """
+    trainer.accelerator.wait_for_everyone()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -65,6 +65,7 @@ def main(out: Path) -> None:
     (out / f"rank{rank}.json").write_text(json.dumps(found))
     if rank == 0:
         torch.save([p.detach() for p in trainer.model.parameters()], out / "parameters.pt")
+    tiny.leave(trainer)
 
 
 if __name__ == "__main__":

@@ -195,10 +195,8 @@ WORDS = Job(model="smollm2-words", reward="rule", **WORLDS["smollm2-words"].size
 WORDS_METHODS = ("gspo", "rovr-gspo", GUARDED)
 WORDS_PAIRS = ((GUARDED, "rovr-gspo"),)
 LANGUAGE_MODEL = (
-    Table(
-        Setting("words-spiked", "10 % spikes", WORDS.with_(contamination=(SPIKES,))), WORDS_METHODS, pairs=WORDS_PAIRS
-    ),
-    Table(Setting("words-clean", "clean rewards", WORDS.with_(contamination=())), WORDS_METHODS, pairs=WORDS_PAIRS),
+    Table(Setting("words-spiked", "10 % spikes", WORDS.with_(contamination=(SPIKES,))), WORDS_METHODS, 5, WORDS_PAIRS),
+    Table(Setting("words-clean", "clean rewards", WORDS.with_(contamination=())), WORDS_METHODS, 5, WORDS_PAIRS),
 )
 
 SWEEPS: Mapping[str, Sweep] = {
