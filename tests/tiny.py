@@ -118,8 +118,8 @@ def trainer(directory: str | os.PathLike[str], *, rewards: Any = digit_share, st
 def leave(trainer: Any) -> None:
     """Ends the process of a rank once every rank is done, without tearing its group down.
 
-    torch 2.13's ~ProcessGroupGloo joins a thread that may wait for the interpreter's lock, which the one who joins holds: now and
-    then a finished rank hangs, or aborts, on its way out.
+    torch 2.13's ~ProcessGroupGloo joins a thread that may wait for the interpreter's lock, which the one who joins holds: now
+    and then a finished rank hangs, or aborts, on its way out.
     """
     trainer.accelerator.wait_for_everyone()
     sys.stdout.flush()

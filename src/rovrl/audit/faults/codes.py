@@ -1,6 +1,8 @@
-"""The reason codes that the audit reports for a simulated run."""
+"""The reason codes that the audit reports for a simulated run, and the notes by which it asks."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from rovrl.audit.faults.simulated import TOKENS, SimulatedRun
 from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.findings import findings
+from rovrl.audit.judge.questions import questions
 from rovrl.audit.measure.ratios import RatioTable, weights
 from rovrl.audit.measure.statistics import group_table
 from rovrl.audit.read.rollouts import Rollouts
@@ -17,12 +20,24 @@ from rovrl.config import RatioChannel, RewardChannel
 from rovrl.output.progress import silent
 
 
-def codes(
+class Reported(NamedTuple):
+    """What the audit of a run says: the codes of its findings, and those of the notes that ask the user."""
+
+    findings: set[str]
+    notes: set[str]
+
+
+def codes(run: SimulatedRun) -> set[str]:
+    """The reason codes that the audit of a simulated run reports as findings."""
+    return reported(run).findings
+
+
+def reported(
     run: SimulatedRun,
     channel: RewardChannel = RewardChannel(),  # noqa: B008 - frozen
     ratio: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
-) -> set[str]:
-    """The reason codes that the audit of a simulated run reports."""
+) -> Reported:
+    """The codes of the findings and of the notes that the audit of a simulated run has."""
     steps, prompts, size = run.reward.shape
     reward = run.reward.reshape(-1, size)
     step = np.repeat(np.arange(1, steps + 1), prompts)
@@ -41,9 +56,9 @@ def codes(
         notes=Notes(),
     )
     table, _ = group_table(rollouts, channel, silent)
-    return {
-        finding.code for finding in findings(Evidence(rollouts, table, _ratio_table(run, ratio), (0, 0)), thresholds())
-    }
+    evidence = Evidence(rollouts, table, _ratio_table(run, ratio), (0, 0))
+    found = {finding.code for finding in findings(evidence, thresholds())}
+    return Reported(found, {note.code for note in questions(evidence)})
 
 
 def _ratio_table(run: SimulatedRun, channel: RatioChannel) -> RatioTable | None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rovrl.audit.faults.codes import codes
+from rovrl.audit.faults.codes import reported
 from rovrl.audit.faults.honest import HONEST
-from rovrl.audit.faults.simulated import FAULTS, GROUP, PROMPTS, STEPS, SimulatedRun, token_ratios
+from rovrl.audit.faults.simulated import ASKED, FAULTS, GROUP, OUTLIERS, PROMPTS, STEPS, SimulatedRun, token_ratios
 
 PLANTED = ("score", "rule", "graded", "heavy")
 """The worlds in which faults are planted."""
@@ -21,18 +21,20 @@ def planted_cells() -> list[tuple[str, str]]:
 
 
 def planted(world: str, fault: str, seeds: range) -> dict[str, Any]:
-    """The share of runs, one per seed, in which the fault was found, and in which other codes were reported."""
+    """The shares of runs, one per seed, in which the fault was found, found or asked about, and in which others came up."""
     plant, expected = FAULTS.get(fault, (None, set()))
-    found, other = 0, 0
+    notes = ASKED if expected <= OUTLIERS else expected
+    found = asked = other = 0
     for seed in seeds:
         generator = np.random.default_rng((seed, 1))
         run = SimulatedRun(HONEST[world](generator, (STEPS, PROMPTS, GROUP)), token_ratios(generator))
         if plant is not None:
             run = plant(run, np.random.default_rng((seed, 2)))
-        reported = codes(run)
-        found += bool(reported & expected)
-        other += bool(reported - expected)
-    shares = {"found": found / len(seeds), "other": other / len(seeds)}
+        said = reported(run)
+        found += bool(said.findings & expected)
+        asked += bool(said.findings & expected or said.notes & notes)
+        other += bool(said.findings - expected)
+    shares = {name: n / len(seeds) for name, n in (("found", found), ("asked", asked), ("other", other))}
     return {"world": world, "fault": fault, "expected": sorted(expected), **shares}
 
 
@@ -44,10 +46,16 @@ def markdown(rows: list[dict[str, Any]], seeds: range) -> str:
         "| fault | reason code | " + " | ".join(worlds) + " |",
         "|---|---|" + "---:|" * len(worlds),
         "| none: share of clean runs with any finding | any | "
-        + " | ".join(f"{100 * cell[world, CLEAN]['other']:.0f} %" for world in worlds)
+        + " | ".join(_share(cell[world, CLEAN], "other") for world in worlds)
         + " |",
     ]
     for fault, (_, expected) in FAULTS.items():
-        shares = " | ".join(f"{100 * cell[world, fault]['found']:.0f} %" for world in worlds)
+        shares = " | ".join(_share(cell[world, fault], "found") for world in worlds)
         lines.append(f"| {fault} | {' or '.join(f'`{code}`' for code in sorted(expected))} | {shares} |")
     return "\n".join([*lines, "", f"{len(seeds)} runs per cell, seeds {seeds[0]} to {seeds[-1]}."])
+
+
+def _share(row: dict[str, Any], name: str) -> str:
+    """The share of runs with a finding; in brackets that with a finding or a note, where it is larger."""
+    shown, asked = (f"{100 * share:.0f} %" for share in (row[name], max(row[name], row["asked"])))
+    return shown if shown == asked else f"{shown} ({asked})"

@@ -111,6 +111,8 @@ def bursts(rate: float, size: float) -> Callable[[SimulatedRun, Generator], Simu
 
 
 OUTLIERS = {"faulty_rewards", "dominating_rewards", "contrast_lost"}
+ASKED = {"heavy_tail", "reward_levels", "rare_bonus", "rare_penalty"}
+"""The notes that ask the user about rewards that stand out and need not be faults."""
 FAULTS: dict[str, tuple[Callable[[SimulatedRun, Generator], SimulatedRun], set[str]]] = {
     "spikes of 4 sd, 1 %": (spikes(0.01, 4), OUTLIERS),
     "spikes of 8 sd, 0.2 %": (spikes(0.002, 8), OUTLIERS),
