@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from rovrl.faults.nearest import LAYERED, least_distance
 from rovrl.robust.outliers import dispersion
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design
@@ -18,20 +19,10 @@ ERROR = 0.05
 thresholds: the chance that verdicts dispersed like ordinary ones are taken for faults."""
 MISSED = 0.03
 """Likewise the chance that faults are found dispersed, and kept."""
-LEAST, LEAST_IN_SMALL = 4.0, 12.0
-"""No reward nearer to its group's center than this many units is a fault; the second is for groups of fewer than eight."""
-LEAST_OF_GRADES = 12.0
-"""Nor is one of rewards without a continuous part that is nearer than this many steps: a failing grade far below the others is
-a grade."""
-LONGEST_SCALE, SPAN, OFF_SCALE = 100.5, 1.2, 0.2
-"""Where more than two levels are in use, nor is one within a scale of a hundred steps. It is no scale if the responses of a
-group span 1.2 times as much, or if more than the last share of what is far lies between the levels."""
 MOST = 0.5
 """At most this share of all responses can be faults on one side."""
 SMALLEST = 4
 """Smaller groups do not count as evidence: their center follows a single hit."""
-LAYERED = 8
-"""If groups are smaller on average, only what lies beyond the farthest gap can be shown: a few responses show no layers."""
 NEGLIGIBLE, MISPLACED = 0.15, 0.1
 """An excess of this share of the expected pairs is not dispersion, however significant: some centers are misplaced. Those show
 on the other side; with fewer opposite hits than the second share of all, correspondingly less is excused."""
@@ -41,6 +32,9 @@ REMAINDER, UNSUSPICIOUS = 0.4, 0.05
 """Hits up to this share of the faults shown before may lack power of their own, if their p-value is above the second number."""
 MEETINGS, MET = 6, 0.5
 """Where this many meetings of opposite hits in one group are expected by chance, half of them show that both sides mix."""
+PART, EVIDENT, FACTOR = 0.25, 1e-3, 1.5
+"""What is at least this share of a cut's hits is merit if chance makes its pairs with less than the second number as
+probability, and they are this many times more."""
 MIXED = 0.05
 """The share of groups with hits on both sides up to which a side can be seen as one of two levels."""
 
@@ -62,12 +56,15 @@ class Side:
 def search(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design) -> Side:
     """The lowest threshold that is shown, from the farthest gap inwards; `residual` is positive on this side.
 
-    What lies between a threshold that is shown and the next has to be shown by itself: many faults would hide some merit.
+    What lies between a threshold that is shown and the next has to be shown by itself: many faults would hide some merit. And
+    nothing is shown together with a layer farther out that follows the prompts by itself.
     """
-    evidence, found = _evidence(groups, residual, _least(groups, residual, unit, design), design, ERROR / 4)
+    evidence, found = _evidence(groups, residual, least_distance(groups, residual, unit, design), design, ERROR / 4)
     shown: Cut | None = None
     for cut in found if design.mean_size >= LAYERED else found[:1]:
-        if evidence.shows(cut, shown) or (shown and evidence.extends(shown, cut)):
+        if (evidence.shows(cut, shown) or (shown and evidence.extends(shown, cut))) and not any(
+            evidence.is_merit(far, cut, shown) for far in found
+        ):
             shown = cut
     return evidence.side(shown) if shown else Side()
 
@@ -78,7 +75,7 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
     Hits on both sides have twice the number. They have to meet in the same groups as often as chance makes them, and neither
     side may look dispersed by itself: of several levels of merit the middle one has others on both sides.
     """
-    least = _least(groups, residual, unit, design, both=True)
+    least = least_distance(groups, residual, unit, design, both=True)
     evidence, found = _evidence(groups, np.abs(residual), least, design, ERROR / 2)
     for cut in found if design.mean_size >= LAYERED else found[:1]:
         far = (evidence.residual >= cut.at) & groups.of_members(design.sizes > 0)
@@ -93,16 +90,13 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
 
 def layers(
     groups: SortedGroups, residual: np.ndarray, unit: float, design: Design
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, float, float]]:
-    """What lies beyond each gap on the positive side, the nearest gap first.
-
-    (distances, hits per group, opposite hits per group, pairs over those expected by chance, the chance of as many)
-    """
-    evidence, found = _evidence(groups, residual, _least(groups, residual, unit, design), design, ERROR)
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(distances, hits per group, opposite hits per group) beyond each gap on the positive side, the nearest gap first."""
+    least = least_distance(groups, residual, unit, design)
+    evidence, found = _evidence(groups, residual, least, design, ERROR)
     for cut in reversed(found):
-        side, counts = evidence.side(cut), evidence.counts(cut, None)
         distance = evidence.distance[evidence.distance >= cut.at]
-        yield distance, counts, evidence.opposite(cut, None), side.dispersion, side.p_value
+        yield distance, evidence.counts(cut, None), evidence.opposite(cut, None)
 
 
 def _alike(groups: SortedGroups, residual: np.ndarray, far: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,26 +105,6 @@ def _alike(groups: SortedGroups, residual: np.ndarray, far: np.ndarray) -> tuple
     end = LIKE * min(float(np.abs(residual[side]).max(initial=0.0)) for side in sides)
     above, below = (groups.count(side & (np.abs(residual) <= end)).astype(float) for side in sides)
     return above, below
-
-
-def _least(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design, *, both: bool = False) -> float:
-    """The distance up to which nothing is a fault, on the positive side or on both."""
-    least = unit * (LEAST if design.mean_size >= LAYERED else LEAST_IN_SMALL)
-    if not groups.graded or groups.step == 0:
-        return least
-    far = np.abs(residual) if both else residual
-    steps = LONGEST_SCALE if _long_scale(groups, residual, far) else LEAST_OF_GRADES
-    return max(least, steps * groups.step)
-
-
-def _long_scale(groups: SortedGroups, residual: np.ndarray, far: np.ndarray) -> bool:
-    """Whether grades that are far apart can be grades of one scale; `far`: the distances in question."""
-    with np.errstate(over="ignore"):  # at the end of the range of numbers
-        size = np.abs(residual) / groups.step
-    more_than_two = bool(((size > 1.5) & (size <= LEAST_OF_GRADES)).any())
-    span = groups.span(np.where(size <= LONGEST_SCALE, residual, 0.0))
-    far = far[far > LEAST_OF_GRADES * groups.step]
-    return more_than_two and span <= SPAN * LONGEST_SCALE * groups.step and groups.off_scale(far) <= OFF_SCALE
 
 
 def _evidence(
@@ -238,6 +212,14 @@ class _Evidence:
         if cut.hits > (1 + REMAINDER) * shown.hits:
             return False
         return self.chance_of(self.counts(cut, shown)) >= UNSUSPICIOUS and self.shows(cut, None)
+
+    def is_merit(self, far: Cut, cut: Cut, shown: Cut | None) -> bool:
+        """Whether a good part of what a cut holds lies farther out, is not shown, and follows the prompts by itself."""
+        if not max(shown.hits if shown else 0, PART * cut.hits) < far.hits < cut.hits:
+            return False
+        counts = self.counts(far, shown)
+        found, expected = dispersion.pairs(counts), self.chance(counts)
+        return found > FACTOR * expected.mean and dispersion.overdispersion(found, expected) < EVIDENT
 
     def side(self, cut: Cut) -> Side:
         """The threshold with the dispersion of what lies beyond it."""

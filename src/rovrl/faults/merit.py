@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rovrl.faults.evidence import MIXED, SMALLEST, layers
+from rovrl.robust.outliers import dispersion
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design
 
@@ -49,12 +50,26 @@ def merit_level(groups: SortedGroups, unit: float, strata: np.ndarray) -> float:
 
 def _layer(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design) -> float:
     """The median distance of the nearest layer on the positive side that follows the prompts; 0 without one."""
-    for distance, counts, opposite, dispersion, p_value in layers(groups, residual, unit, design):
+    for distance, counts, opposite in layers(groups, residual, unit, design):
         low, middle, high = np.quantile(distance, (0.1, 0.5, 0.9))
         both = int(((counts > 0) & (opposite > 0)).sum()) > MIXED * int((counts > 0).sum())
-        if p_value < EVIDENT and dispersion > FACTOR and high - low <= NARROW * middle and not both:
+        if high - low > NARROW * middle or both:
+            continue
+        if _follows(counts, design) and _follows(_from_commoner_level(counts, opposite, design.sizes), design):
             return float(middle)
     return 0.0
+
+
+def _follows(counts: np.ndarray, design: Design) -> bool:
+    """Whether hits per group follow the prompts."""
+    found, expected = dispersion.pairs(counts), dispersion.chance(design.by_stratum(counts), design)
+    return found > FACTOR * expected.mean and dispersion.overdispersion(found, expected) < EVIDENT
+
+
+def _from_commoner_level(counts: np.ndarray, opposite: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Hits per group, each group seen from the level at which most are: the few whose center is the other one are no layer."""
+    hits, other = (counts, opposite) if counts.sum() >= opposite.sum() else (opposite, counts)
+    return np.where((other > 0) & (hits == 0), sizes - other, hits)
 
 
 def _even(x: np.ndarray, group: np.ndarray, n: np.ndarray, strata: np.ndarray) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rovrl.faults.evidence import LEAST, SMALLEST, Side, search, search_together
+from rovrl.faults.evidence import SMALLEST, Side, search, search_together
+from rovrl.faults.nearest import LEAST
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design, gamma_share
 
@@ -15,7 +16,7 @@ CLEAR, DOUBTFUL = 0.35, 0.3
 STRAY, STRAY_CHANCE = 1.5, 0.02
 """Hits farther than 1.5 times what is usual are rare: a center that needs them is less likely."""
 ROUNDS = 8
-SPARED = 0.05
+SPARED = 0.005
 """If chance spares so few groups with less than this probability, the hits do not come by chance."""
 
 
@@ -134,9 +135,15 @@ def _likelihood(
     usual: tuple[float, ...],
     rates: tuple[float, ...],
 ) -> np.ndarray:
-    """The log-likelihood of each group's hits below and above, and of their distance."""
+    """The log-likelihood of each group's hits below and above, and of their distance.
+
+    What is as far out as the hits of one side, and on the other side not far enough for a hit, is stray as well.
+    """
     down, up = groups.count(residual < -ends[0]), groups.count(residual > ends[1])
-    stray = groups.count((residual < -usual[0]) | (residual > usual[1]))
+    stray = (residual < -usual[0]) | (residual > usual[1])
+    if max(ends) < np.inf:
+        stray |= (np.abs(residual) > min(ends)) & (residual >= -ends[0]) & (residual <= ends[1])
+    stray = groups.count(stray)
     none = max(1 - sum(rates), 0.05)
     bulk = groups.size - down - up
     return down * np.log(rates[0]) + up * np.log(rates[1]) + bulk * np.log(none) + stray * np.log(STRAY_CHANCE)

@@ -182,3 +182,29 @@ def test_right_answers_as_rare_on_every_prompt_are_kept_where_rewards_are_grades
         rewards = (rng.random((256, group)) < 0.12) - 0.01 * rng.integers(1, 6, (256, group))
         ids = torch.arange(256).repeat_interleave(group)
         assert not found(torch.from_numpy(rewards.ravel()), ids).rejected.any()
+
+
+@pytest.mark.parametrize("spiked", [0.0, 0.1])
+def test_a_sum_with_a_part_that_is_luck_does_not_lose_the_verdicts_beyond_it(spiked):
+    """Half a point that 80 % of all responses get is luck; the two points farther out follow the prompts, and are no faults."""
+    for seed in range(4):
+        rng = np.random.default_rng((seed, 70))
+        shape, chance = (256, 8), rng.beta(0.7, 0.7, (256, 1))
+        form = 0.5 * (rng.random(shape) < rng.beta(5, 1, (256, 1))) + 0.5 * (rng.random(shape) < 0.8)
+        hit = rng.random(shape) < spiked
+        rewards = 2.0 * (rng.random(shape) < chance) + form + 0.1 * rng.random(shape)
+        rewards = rewards + 60.0 * hit * rng.choice([-1, 1], shape)
+        rejected = find_faults(torch.from_numpy(rewards).ravel(), torch.arange(256).repeat_interleave(8), 256).rejected
+        assert rejected.numpy()[~hit.ravel()].mean() < 0.005
+
+
+def test_faults_of_two_sizes_on_the_two_sides_do_not_vouch_for_each_others_centers():
+    """A center on a lone fault of +20 leaves its group 20 below, which is nearer than the faults of -50 there."""
+    for seed in range(4):
+        rng = np.random.default_rng((seed, 71))
+        values, kind = rng.normal(0, 1, (256, 16)), rng.random((256, 16))
+        rewards = np.where(kind < 0.15, -50.0, np.where(kind < 0.2, 20.0, values))
+        found = find_faults(torch.from_numpy(rewards).ravel(), torch.arange(256).repeat_interleave(16), 256)
+        assert found.level == 0
+        assert found.rejected.numpy()[(kind < 0.2).ravel()].mean() > 0.95
+        assert found.rejected.numpy()[(kind >= 0.2).ravel()].mean() < 0.005
