@@ -37,6 +37,10 @@ class Batch(ABC):
         return None
 
     @abstractmethod
+    def is_text(self, name: str) -> bool:
+        """Whether the column is one of texts, whatever they say: an answer "42" is no score."""
+
+    @abstractmethod
     def texts(self, name: str) -> Any:
         """The column as a pyarrow string array; what is not text is written as JSON."""
 
@@ -74,6 +78,11 @@ class ArrowBatch(Batch):
         if not pa.types.is_integer(column.type) or column.null_count:
             return None
         return integers_of(column)
+
+    def is_text(self, name: str) -> bool:
+        """See `Batch`."""
+        kind = _plain(self._column(name).slice(0, 0)).type
+        return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
 
     def texts(self, name: str) -> Any:
         """See `Batch`."""
@@ -118,6 +127,11 @@ class DictBatch(Batch):
             return np.array(whole, dtype=np.int64) if len(whole) == len(self.values) else None
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
+
+    def is_text(self, name: str) -> bool:
+        """See `Batch`."""
+        known = [cell for value in self.values if (cell := value.get(name)) is not None]
+        return bool(known) and all(isinstance(cell, str) for cell in known)
 
     def texts(self, name: str) -> Any:
         """See `Batch`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrow import index_array
+from rovrl.audit.read.programs.trainer_state import evaluations
 from rovrl.audit.read.rollouts import Rollouts, merged
-from rovrl.audit.read.tables import check_regular
 from rovrl.errors import RovrlError
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -132,7 +131,7 @@ def drop_evaluation(rollouts: Rollouts, path: Path, group_size: int | None) -> R
 
 def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[int], epochs: bool) -> None:
     notes = rollouts.notes
-    logged = _evaluations(path)
+    logged = evaluations(path if path.is_dir() else path.parent)
     if repeated and not epochs:
         notes.tell(
             "evaluation_rows",
@@ -157,21 +156,6 @@ def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[in
             "evaluation_unclear",
             f"TRL logs evaluation rows into the same files, and no column tells them apart{where}; none were recognised here",
         )
-
-
-def _evaluations(path: Path) -> list[int]:
-    """Steps at which the run evaluated, from a checkpoint's trainer_state.json, if there is one."""
-    folder = path if path.is_dir() else path.parent
-    states = [s for root in (folder, folder.parent) for s in sorted(root.glob("checkpoint-*/trainer_state.json"))]
-    steps: set[int] = set()
-    for state in states[-1:]:
-        try:
-            check_regular(state)
-            history = json.loads(state.read_bytes()).get("log_history", [])
-            steps |= {int(entry["step"]) for entry in history if any(key.startswith("eval_") for key in entry)}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            continue
-    return sorted(steps)
 
 
 def _group_digest(rollouts: Rollouts) -> NDArray[np.uint64] | None:

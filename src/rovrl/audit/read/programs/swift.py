@@ -44,13 +44,13 @@ class SwiftReader(TrlReader):
 
     def _reward_names(self, batch: Batch, file: Path, notes: Notes) -> list[str]:
         """Their weights are those of the run, where it saved its settings; else as for TRL."""
-        if not (self.weights or self.columns.reward or self.columns.reward_weights):
+        if self.found is None and not (self.weights or self.columns.reward or self.columns.reward_weights):
             settings = Settings.of(file)
             self.group_size = settings.group_size
             self.weights = settings.weights([name for name in batch.names if name not in self.fixed], notes)
         return super()._reward_names(batch, file, notes)
 
-    def _all_batches(self, file: Path) -> Iterator[Batch]:
+    def _all_batches(self, file: Path, names: list[str]) -> Iterator[Batch]:
         return batches(file, None, Notes(), size=1)
 
     def _batches(self, file: Path, notes: Notes) -> Iterator[Batch]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,16 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.programs.reward_columns import RewardColumns, advantage_of, find_rewards
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural, steps
 from rovrl.audit.read.tables import batches, columns_of
-from rovrl.audit.read.weights import infer_weights
 from rovrl.errors import RovrlError
 
 FIXED = ("step", "prompt", "completion", "advantage")
 PATTERN = "completions_*.parquet"
-MOST_BATCHES = 32
-"""Batches that are asked for the weights: the first ones may be tied, or hold one group."""
 
 
 @dataclass
@@ -35,9 +32,9 @@ class TrlReader(Reader):
     by_runs: bool = True
     repeats: bool = True
     weights: dict[str, float] = field(default_factory=dict)
-    """Of the reward functions: given, or inferred from the advantages of the first batch that shows them."""
-    looked: bool = False
-    """Whether it has been tried to infer them."""
+    """Of the reward functions: given, read, or inferred from the advantages."""
+    found: RewardColumns | None = None
+    """What has been found out once for the whole run: rewards of two batches must mean the same."""
     name: ClassVar[str] = "trl"
     title: ClassVar[str] = "TRL completions"
     takes: ClassVar[tuple[str, ...]] = ("reward",)
@@ -64,10 +61,8 @@ class TrlReader(Reader):
                 notes.tell("damaged_file", f"{file} has no prompt column and was left out: it holds no {self.title}")
                 return
             rewards = self._reward_names(batch, file, notes)
-            parts = (
-                np.stack([batch.numbers(name) for name in rewards], axis=-1) if rewards else np.zeros((len(batch), 0))
-            )
-            prompt, advantage = batch.texts("prompt"), _advantage(batch)
+            parts = _parts(batch, rewards)
+            prompt, advantage = batch.texts("prompt"), advantage_of(batch)
             completion = batch.texts("completion") if "completion" in batch.names else None
             yield Chunk(
                 row=batch.rows,
@@ -87,48 +82,24 @@ class TrlReader(Reader):
         if self.columns.reward:
             return [self.columns.reward] if self.columns.reward in batch.names else []
         self.weights = self.weights or dict(self.columns.reward_weights)
-        missing = [name for name in self.weights if name not in batch.names]
-        if missing:
-            raise RovrlError(
-                f"{file} has no reward column {', '.join(missing)}; its columns are {', '.join(batch.names)}"
-            )
-        others = [name for name in batch.names if name not in self.fixed]
-        found = list(self.weights) or [name for name in others if np.isfinite(batch.numbers(name)).any()] or others
-        if len(found) > 1 and not self.weights and not self.looked:
-            self.looked = True  # once for the whole run: rewards of two batches must mean the same
-            tried = (self._inferred(one, found) for one in islice(self._all_batches(file), MOST_BATCHES))
-            self.weights = next(filter(None, tried), {})
-            self._tell_weights(found, notes)
-        return list(self.weights) or found
+        if self.weights and self.found is None:
+            missing = [name for name in self.weights if name not in batch.names]
+            if missing:
+                raise RovrlError(
+                    f"{file} has no reward column {', '.join(missing)}; its columns are {', '.join(batch.names)}"
+                )
+            return list(self.weights)
+        if self.found is None:
+            others = [name for name in batch.names if name not in self.fixed and not batch.is_text(name)]
+            self.found = find_rewards(others, self._all_batches(file, others), file.parent, notes)
+            self.weights = self.found.weights
+        return self.found.names
 
-    def _all_batches(self, file: Path) -> Iterator[Batch]:
-        """The batches of the run, those of `file` first."""
+    def _all_batches(self, file: Path, names: list[str]) -> Iterator[Batch]:
+        """The batches of the run with these columns, those of `file` first."""
         others = (other for other in sorted(file.parent.glob(PATTERN), key=natural) if other != file)
         for one in (file, *others):
-            yield from batches(one, None, Notes())
-
-    def _inferred(self, batch: Batch, names: list[str]) -> dict[str, float] | None:
-        """The weights that explain the logged advantages; columns that `log_extra` added have none."""
-        advantage = _advantage(batch)
-        if advantage is None or not {"prompt", *names} <= set(batch.names):
-            return None
-        prompt = batch.texts("prompt").to_pylist()
-        start = [k for k in range(len(prompt)) if k == 0 or prompt[k] != prompt[k - 1]]
-        columns = {name: batch.numbers(name) for name in names}
-        return infer_weights(columns, batch.numbers(advantage), np.array([*start, len(prompt)]))
-
-    def _tell_weights(self, found: list[str], notes: Notes) -> None:
-        if self.weights:
-            terms = " + ".join(f"{weight:g} x {name}" for name, weight in self.weights.items())
-            left = [name for name in found if name not in self.weights]
-            rest = f"; {', '.join(left)} {'is' if len(left) == 1 else 'are'} not part of it" if left else ""
-            notes.tell("reward_weights_inferred", f"the logged advantages are those of {terms}{rest}")
-            return
-        notes.tell(
-            "reward_weights_unknown",
-            f"the dump has several columns of numbers ({', '.join(found)}), and the logged advantages do not show which are "
-            "rewards: they were added up with weight 1 each; give --reward-weight NAME=W for those that are",
-        )
+            yield from batches(one, ["prompt", "advantage", *names], Notes())
 
     def _total(self, parts: NDArray[np.float64], names: list[str]) -> NDArray[np.float64]:
         """TRL's rule: weighted sum over the functions that gave a score; a response without any score has no reward."""
@@ -139,9 +110,11 @@ class TrlReader(Reader):
         return np.where(scored.any(-1), total, np.nan)
 
 
-def _advantage(batch: Batch) -> str | None:
-    """The column of the advantages, as TRL or as ms-swift names it."""
-    return next((name for name in ("advantage", "advantages") if name in batch.names), None)
+def _parts(batch: Batch, names: list[str]) -> NDArray[np.float64]:
+    """[row, reward function]: the scores; NaN where a file lacks one."""
+    missing = np.full(len(batch), np.nan)
+    columns = [batch.numbers(name) if name in batch.names else missing for name in names]
+    return np.stack(columns, axis=-1) if columns else np.zeros((len(batch), 0))
 
 
 def _digest(prompt: object, completion: object, parts: NDArray[np.float64]) -> NDArray[np.uint64]:

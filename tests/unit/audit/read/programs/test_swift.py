@@ -56,7 +56,8 @@ def test_weights_that_a_later_batch_shows_count_for_the_first_one_too(tmp_path):
     tied = line(1, 0) | {"MathAccuracy": [0.25] * 16, "advantages": [0.0] * 16}
     result = audit(write(tmp_path, [tied, line(2, 1), line(3, 2)]))
     assert codes(result)["reward_weights_inferred"] == (
-        "the logged advantages are those of 1 x MathAccuracy; Format is not part of it"
+        "the logged advantages are those of 1 x MathAccuracy; Format is constant in every group that was looked at: it cannot "
+        "be told whether that counts, and it was left out"
     )
     assert "reward_weights_unknown" not in codes(result)
     assert result.rewards(0).tolist() == [0.25] * 8
