@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from rovrl.audit.read.apart import runs_apart
 from rovrl.audit.read.lines import ending
 from rovrl.audit.read.programs.nemo import NemoReader
 from rovrl.audit.read.programs.prime import PrimeReader
@@ -23,13 +23,11 @@ READERS: dict[str, type[Reader]] = {
 """Kinds of dumps, in the order in which they are tried."""
 OWN_FILES = tuple(name for name in READERS if name != TableReader.name)
 """Kinds that are known by their own files; any file with rewards may be a table."""
-PARTS = re.compile(r"(step|epoch|rank|shard|part|iter|worker|global_step)?[-_.]?\d+", re.IGNORECASE)
-"""Names of folders that hold pieces of one run."""
 DEPTH = 3
 
 
 def find_runs(path: Path, format: str, columns: Columns) -> list[Path]:
-    """The runs at `path`: itself, or the folders below it where it holds several runs side by side; never empty.
+    """The runs at `path`: itself, or the folders and tables below it where it holds several runs side by side; never empty.
 
     A folder of `rovrl train` with one run per method and seed, verl's train/ and val/, a folder of runs: groups with the same
     name in two of them are two groups.
@@ -48,7 +46,8 @@ def _found(path: Path, format: str, columns: Columns) -> list[Path]:
     runs = {f for f in folders if any(READERS[name](columns).files(f) for name in _kinds(format))}
     runs = {f for f in runs if not any(parent in runs for parent in f.parents)}
     if not runs and format in ("auto", "table"):
-        runs = _tables(path, columns)
+        reader = TableReader(columns)
+        runs = runs_apart(path, reader.files(path), reader, columns)
     return sorted(runs, key=natural) or [path]
 
 
@@ -72,14 +71,6 @@ def find_reader(path: Path, format: str, columns: Columns) -> tuple[Reader, list
 def _kinds(format: str) -> tuple[str, ...]:
     """The kinds to look for by their own files."""
     return OWN_FILES if format == "auto" else (format,) if format in OWN_FILES else ()
-
-
-def _tables(path: Path, columns: Columns) -> set[Path]:
-    """The folders directly below that hold tables of rollouts, if there are several and they are not pieces of one run."""
-    files = TableReader(columns).files(path)
-    heads = {file.relative_to(path).parts[0] for file in files}
-    apart = len(heads) > 1 and all((path / head).is_dir() and not PARTS.fullmatch(head) for head in heads)
-    return {path / head for head in heads} if apart else set()
 
 
 def _is_skipped(folder: Path) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rovrl.audit.arrays import joined
 from rovrl.audit.arrow import flag_array, flags_of, index_array, integers_of, text_array
 from rovrl.audit.bombs import unpacked
+from rovrl.audit.read.apart import tell_shared
 from rovrl.audit.read.cells import decodable
 from rovrl.audit.read.numbering import Rows, files_of_rows, numbered, shortest
 from rovrl.audit.read.rows import Chunk, Notes, Reader
@@ -146,6 +147,8 @@ class _Gathered:
             if order is not None:
                 step, label = step[first], label.take(index_array(first))
                 rows = {name: None if column is None else column[order] for name, column in rows.items()}
+                if reader.any_name:
+                    tell_shared(rows["file"], length, files, notes)
         infinite = np.isinf(rows["reward"])
         if infinite.any():
             rows["reward"] = np.where(infinite, np.nan, rows["reward"])

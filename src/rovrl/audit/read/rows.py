@@ -170,6 +170,8 @@ class Reader(ABC):
     """The advantages of the run may be in the dump."""
     row_per_update: ClassVar[bool] = False
     """A response has one row per update, so its later rows are found by what they say and not by their place."""
+    any_name: ClassVar[bool] = False
+    """Its files have any names, so that one may belong to another run."""
     logs_parts: ClassVar[bool] = False
     """Columns of numbers that have no known name are parts of the reward."""
 

@@ -17,6 +17,8 @@ from rovrl.audit.read.tables import READ, batches, columns_of
 from rovrl.errors import RovrlError
 
 SKIPPED_FOLDERS = ("checkpoint", "wandb", "runs", "audit", ".")
+FLAGGED = ("step", "group", "response", "reward", "why", "prompt", "completion", "file", "row")
+"""The columns of flagged responses as an audit writes them (`show.export`)."""
 NOT_ROLLOUTS = {"audit.json", "trainer_state.json", "config.json", "settings.json", "package.json", "metrics.jsonl"}
 
 
@@ -28,10 +30,11 @@ class TableReader(Reader):
     title: ClassVar[str] = "a table of rollouts"
     takes: ClassVar[tuple[str, ...]] = tuple(Columns.USUAL)
     logs_advantages: ClassVar[bool] = True
+    any_name: ClassVar[bool] = True
 
     def files(self, path: Path) -> list[Path]:
-        """Every readable table below `path`, in natural order of names."""
-        found = [path] if path.is_file() else table_files(path)
+        """Every readable table below `path`, in natural order of names, without those that an audit has written there."""
+        found = [path] if path.is_file() else [file for file in table_files(path) if not _is_flagged(file)]
         if not found:
             return []
         usable = [file for file in found if self._has_reward(file)]
@@ -156,6 +159,11 @@ def log_ratios(batch: Batch, place: dict[str, str | None]) -> list[NDArray[np.fl
             for row, mask in zip(rows, masks, strict=True)
         ]
     return rows
+
+
+def _is_flagged(file: Path) -> bool:
+    """Whether these are the flagged responses of an earlier audit."""
+    return ending(file) in (".csv", ".parquet") and tuple(columns_of(file, Notes())) == FLAGGED
 
 
 def _listed(names: list[str]) -> str:
