@@ -142,6 +142,14 @@ class DictBatch(Batch):
         return [as_numbers(value.get(name)) for value in self.values]
 
 
+class CommaBatch(DictBatch):
+    """A batch of CSV with semicolons, which are chosen where numbers have a decimal comma."""
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """See `Batch`."""
+        return np.array([as_number(_pointed(value.get(name))) for value in self.values], dtype=np.float64)
+
+
 def as_number(value: object) -> float:
     """`value` as a float; NaN for None and for what is not a number (a text of digits is one: CSV has no others)."""
     if isinstance(value, bool | int | float | str):
@@ -190,6 +198,14 @@ def decodable(column: Any) -> Any:
             None if raw is None else raw.decode("utf-8", "replace") for raw in column.cast(wide).to_pylist()
         )
     return column
+
+
+def _pointed(value: object) -> object:
+    """A text with one decimal comma as the same number with a point; anything else as it is."""
+    if isinstance(value, str) and value.count(",") == 1:
+        whole, part = value.split(",")
+        return f"{whole.replace('.', '')}.{part}"  # points before it stand between thousands
+    return value
 
 
 def _plain(column: Any) -> Any:

@@ -5,8 +5,6 @@ Nothing here executes what it reads: no pickle, no eval, no format that can hold
 
 from __future__ import annotations
 
-import csv
-import json
 import stat
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -14,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.audit.bombs import counted, rows_at_once
-from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
-from rovrl.audit.read.lines import ending, lines, starts_with
-from rovrl.audit.read.programs.samples import rows_of
+from rovrl.audit.read.cells import ArrowBatch, Batch
+from rovrl.audit.read.lines import ending
 from rovrl.audit.read.rows import Notes
+from rovrl.audit.read.texts import MOST_BYTES, csv_rows, damaged, json_lines, tell_doubles
 from rovrl.errors import RovrlError, require
 
 pa = require("pyarrow", extra="report")
@@ -25,13 +23,8 @@ pc = require("pyarrow.compute", extra="report")
 
 BATCH_ROWS, NUMBER_ROWS = 2**17, 2**20
 """Rows read at a time, and where only numbers are read: whatever a text column may unpack to, the batch fits into memory."""
-ARRAY_LIMIT = 256 * 2**20
-"""Bytes of a JSON array, which is read whole."""
-FIELD_LIMIT = 2**28
 MOST_ROWS = 2**28
 """Rows of one file; more do not fit into memory, and a small file that claims them is a bomb."""
-MOST_BYTES = 2**37
-"""Bytes that the wanted columns of one Parquet file, or one compressed text, may unpack to."""
 REFUSED = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".npy", ".npz", ".joblib", ".ckpt"}
 
 
@@ -43,7 +36,7 @@ def columns_of(path: Path, notes: Notes) -> list[str]:
             with _opened(path) as file:
                 return list(dict.fromkeys(file.schema_arrow.names))
         except (OSError, pa.ArrowException, ValueError) as error:
-            notes.tell("damaged_file", _damaged(path, error))
+            notes.tell("damaged_file", damaged(path, error))
             return []
     state = path.stat() if path.exists() else None
     return list(_names(path, state.st_size, state.st_mtime_ns, state.st_ino)) if state else []
@@ -64,7 +57,7 @@ def batches(path: Path, columns: list[str] | None, notes: Notes, size: int = BAT
         check_regular(path)
         yield from reader(path, columns, notes, size)
     except OSError as error:
-        notes.tell("damaged_file", _damaged(path, error))
+        notes.tell("damaged_file", damaged(path, error))
 
 
 def check_regular(path: Path) -> None:
@@ -95,14 +88,14 @@ def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> 
             names = file.schema_arrow.names
             wanted = None if columns is None else [name for name in columns if name in names]
             _check_size(file.metadata, wanted)
-            _tell_doubles(path, names if wanted is None else [name for name in names if name in wanted], notes)
+            tell_doubles(path, names if wanted is None else [name for name in names if name in wanted], notes)
             size = rows_at_once(path, file.metadata, wanted, size)
             for batch in counted(_read(file, wanted, size), MOST_BYTES):
                 yield ArrowBatch(start, batch)
                 start += batch.num_rows
     except (pa.ArrowException, ValueError, OSError) as error:
         rest = f"; its first {start:,} rows were used" if start else ""
-        notes.tell("damaged_file", _damaged(path, error) + rest)
+        notes.tell("damaged_file", damaged(path, error) + rest)
 
 
 def _read(file: Any, wanted: list[str] | None, size: int) -> Iterator[Any]:
@@ -141,109 +134,12 @@ def _check_size(metadata: Any, wanted: list[str] | None) -> None:
         raise ValueError(f"it unpacks to {total / 2**30:,.0f} GB, more than {MOST_BYTES / 2**30:,.0f}: split it")
 
 
-def _tell_doubles(path: Path, names: list[str], notes: Notes) -> None:
-    doubles = sorted({name for name in names if names.count(name) > 1})
-    if doubles:
-        notes.tell(
-            "double_columns", f"{path} has several columns named {', '.join(doubles)}: the first of them is used"
-        )
-
-
-def _json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
-    if path.suffix.lower() == ".json" and starts_with(path, b"["):
-        yield from _json_array(path, notes, size)
-        return
-    size = min(size, 8192)
-    rows, values, bad, beyond = [], [], 0, 0
-    for number, line in enumerate(lines(path, notes, MOST_BYTES)):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
-            bad += 1
-            continue
-        found = rows_of(value)
-        rows += range(number + beyond, number + beyond + len(found))
-        values += found
-        beyond += len(found) - 1
-        if len(rows) >= size:
-            yield DictBatch(rows, values)
-            rows, values = [], []
-    notes.count("unreadable_rows", "{n} lines are not JSON objects and were left out", bad)
-    if rows:
-        yield DictBatch(rows, values)
-
-
-def _json_array(path: Path, notes: Notes, size: int) -> Iterator[Batch]:
-    if path.stat().st_size > ARRAY_LIMIT:
-        notes.tell("too_large", f"{path} was left out: a JSON array of this size cannot be streamed; write JSON lines")
-        return
-    try:
-        values = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        notes.tell("damaged_file", _damaged(path, error))
-        return
-    good = [(row, value) for row, value in enumerate(values) if isinstance(value, dict)]
-    notes.count("unreadable_rows", "{n} entries are not JSON objects and were left out", len(values) - len(good))
-    for start in range(0, len(good), size):
-        part = good[start : start + size]
-        yield DictBatch([row for row, _ in part], [value for _, value in part])
-
-
-def _csv(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
-    size = min(size, 8192)
-    csv.field_size_limit(FIELD_LIMIT)
-    rows, values = [], []
-    for number, value in enumerate(_csv_rows(path, notes)):
-        rows.append(number)
-        values.append(value)
-        if len(rows) == size:
-            yield DictBatch(rows, values)
-            rows, values = [], []
-    if rows:
-        yield DictBatch(rows, values)
-
-
-def _csv_rows(path: Path, notes: Notes) -> Iterator[dict[str, str]]:
-    """The rows by the names of the first line; of several columns with one name the first counts."""
-    reader, number = csv.reader(lines(path, notes, MOST_BYTES, keep_ends=True), delimiter=_delimiter(path)), 0
-    try:
-        names = next(reader, [])
-        _tell_doubles(path, names, notes)
-        for cells in filter(None, reader):  # empty lines are not rows
-            value: dict[str, str] = {}
-            for name, cell in zip(names, cells, strict=False):
-                value.setdefault(name, cell)
-            yield value
-            number += 1
-    except csv.Error as error:
-        notes.tell("damaged_file", _damaged(path, error) + f"; its first {number:,} rows were used")
-
-
-def _delimiter(path: Path) -> str:
-    """What stands between the cells: a tab in .tsv, a semicolon where the first line has one and no comma."""
-    if path.suffix.lower() == ".tsv":
-        return "\t"
-    head = next(lines(path, Notes(), MOST_BYTES), "")
-    return ";" if ";" in head and "," not in head else ","
-
-
-def _damaged(path: Path, error: Exception) -> str:
-    if isinstance(error, PermissionError):
-        return f"{path} was left out: permission denied"
-    reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-    return f"{path} is damaged and was left out: {reason}"
-
-
 READ: dict[str, Callable[[Path, list[str] | None, Notes, int], Iterator[Batch]]] = {
     ".parquet": _parquet,
-    ".jsonl": _json_lines,
-    ".jsonl.gz": _json_lines,
-    ".ndjson": _json_lines,
-    ".json": _json_lines,
-    ".csv": _csv,
-    ".tsv": _csv,
+    ".jsonl": json_lines,
+    ".jsonl.gz": json_lines,
+    ".ndjson": json_lines,
+    ".json": json_lines,
+    ".csv": csv_rows,
+    ".tsv": csv_rows,
 }

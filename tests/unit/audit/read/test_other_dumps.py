@@ -8,7 +8,7 @@ import pytest
 
 import audit_dumps
 from rovrl.audit import audit
-from rovrl.audit.read import tables
+from rovrl.audit.read import texts
 from rovrl.errors import RovrlError
 
 
@@ -147,7 +147,7 @@ def test_a_compressed_file_that_is_cut_short_is_used_as_far_as_it_goes(tmp_path)
 def test_a_compressed_file_that_never_ends_is_left_at_the_limit(tmp_path, monkeypatch):
     rows = [{"step": 1, "group": k // 8, "reward": k * 0.37 % 1} for k in range(4000)]
     (tmp_path / "run.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
-    monkeypatch.setattr(tables, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(texts, "MOST_BYTES", 10_000)
     result = audit(tmp_path)
     assert result.summary.responses < 400
     assert "unpacks to more than" in result.notes[0].sentence

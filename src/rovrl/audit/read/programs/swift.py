@@ -20,7 +20,8 @@ from rovrl.audit.read.programs.samples import is_batch
 from rovrl.audit.read.programs.swift_run import LOG, Log, Settings
 from rovrl.audit.read.programs.trl import TrlReader
 from rovrl.audit.read.rows import Notes
-from rovrl.audit.read.tables import MOST_BYTES, batches, check_regular
+from rovrl.audit.read.tables import batches, check_regular
+from rovrl.audit.read.texts import MOST_BYTES
 
 NAMES = ("completions.jsonl", "completions.jsonl.gz")
 NOT_COMPARED = ("step", "gen_step", "entropy")

@@ -12,7 +12,8 @@ from typing import Any
 from rovrl.audit.read.cells import Batch, as_number
 from rovrl.audit.read.lines import lines
 from rovrl.audit.read.rows import Notes
-from rovrl.audit.read.tables import MOST_BYTES, check_regular
+from rovrl.audit.read.tables import check_regular
+from rovrl.audit.read.texts import MOST_BYTES
 
 SETTINGS, LOG = "args.json", "logging.jsonl"
 AT = "global_step/max_steps"
