@@ -185,20 +185,6 @@ def test_a_column_named_for_a_dump_that_needs_none_is_refused(tmp_path, capsys):
         audit(tmp_path, columns={"grop": "uid"})
 
 
-@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
-def test_steps_beyond_two_to_the_53_stay_apart(tmp_path, kind):
-    steps = [2**62 + k // 8 for k in range(32)]
-    rows = [{"step": s, "group": k // 4, "reward": k % 4} for k, s in enumerate(steps)]
-    path = tmp_path / f"run.{kind}"
-    if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    elif kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        path.write_text("step,group,reward\n" + "".join(f"{r['step']},{r['group']},{r['reward']}\n" for r in rows))
-    assert np.unique(audit(path).rollouts.step).tolist() == sorted(set(steps))
-
-
 def test_prompts_that_come_in_turn_make_groups(tmp_path):
     rows = [{"step": k // 32, "prompt": f"p{k % 8}", "reward": float(k % 5)} for k in range(96)]
     (tmp_path / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -77,7 +77,9 @@ class ArrowBatch(Batch):
         column = _plain(self._column(name))
         if not pa.types.is_integer(column.type) or column.null_count:
             return None
-        return integers_of(column)
+        values = integers_of(column)
+        wrapped = pa.types.is_uint64(column.type) and bool((values < 0).any())
+        return None if wrapped else values
 
     def is_text(self, name: str) -> bool:
         """See `Batch`."""

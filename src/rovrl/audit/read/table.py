@@ -17,6 +17,8 @@ from rovrl.audit.read.tables import READ, batches, columns_of
 from rovrl.errors import RovrlError
 
 SKIPPED_FOLDERS = ("checkpoint", "wandb", "runs", "audit", ".")
+MOST_EXACT = 2**53
+"""From here on not every whole number is one of the floating-point numbers, and steps would run into one another."""
 FLAGGED = ("step", "group", "response", "reward", "why", "prompt", "completion", "file", "row")
 """The columns of flagged responses as an audit writes them (`show.export`)."""
 NOT_ROLLOUTS = {"audit.json", "trainer_state.json", "config.json", "settings.json", "package.json", "metrics.jsonl"}
@@ -62,7 +64,7 @@ class TableReader(Reader):
         chunk = Chunk(
             row=batch.rows,
             reward=batch.numbers(here["reward"]) if here["reward"] else np.full(len(batch), np.nan),
-            step=steps(batch, here["step"]),
+            step=steps(batch, here["step"], notes),
             group=batch.labels(label) if label else None,
         )
         if "advantage" in want and here["advantage"]:
@@ -129,16 +131,26 @@ def natural(file: Path) -> tuple[tuple[int, int, str], ...]:
     return tuple(parts)
 
 
-def steps(batch: Batch, name: str | None, otherwise: int = 0) -> NDArray[np.int64]:
-    """The steps of the rows as whole numbers; `otherwise` where there is none."""
+def steps(batch: Batch, name: str | None, notes: Notes, otherwise: int = 0) -> NDArray[np.int64]:
+    """The steps of the rows as whole numbers; `otherwise` where there is none, which is noted if the dump names steps."""
     if name is None or name not in batch.names:
         return np.full(len(batch), otherwise, dtype=np.int64)
     whole = batch.integers(name)
     if whole is not None:
         return whole
     values = batch.numbers(name)
-    usable = np.isfinite(values) & (np.abs(values) < 2**53)
-    return np.where(usable, values, otherwise).astype(np.int64)
+    known = np.isfinite(values)
+    usable = known & (np.abs(values) < MOST_EXACT)
+    found = np.where(usable, values, otherwise).astype(np.int64)
+    instead = "were taken as those of " + ("the step in the name of their file" if otherwise else "step 0")
+    notes.count("no_step", f"{{n}} rows have no number in the column of steps and {instead}", int((~known).sum()))
+    large = (
+        f"{{n}} rows have a step that is too large to be exact (as a floating-point number, from 2^53 on) and {instead}"
+    )
+    notes.count("steps_too_large", large, int((known & ~usable).sum()))
+    cut = "{n} rows have a step that is not whole: what stands after the point was cut off"
+    notes.count("steps_cut", cut, int((usable & (found != values)).sum()))
+    return found
 
 
 def log_ratios(batch: Batch, place: dict[str, str | None]) -> list[NDArray[np.float64] | None] | None:

@@ -67,7 +67,7 @@ class TrlReader(Reader):
             yield Chunk(
                 row=batch.rows,
                 reward=self._total(parts, rewards),
-                step=steps(batch, "step" if "step" in batch.names else "gen_step"),
+                step=steps(batch, "step" if "step" in batch.names else "gen_step", notes),
                 group=prompt,
                 advantage=batch.numbers(advantage) if advantage else None,
                 prompt=prompt if want & {"text", "prompt"} else None,

@@ -71,7 +71,7 @@ class VerlReader(Reader):
         return Chunk(
             row=batch.rows,
             reward=batch.numbers(reward) if reward in batch.names else np.full(len(batch), np.nan),
-            step=steps(batch, "step", otherwise=number),
+            step=steps(batch, "step", notes, otherwise=number),
             group=group,
         )
 
