@@ -13,7 +13,7 @@ from rovrl.audit.read.programs.trl import TrlReader
 from rovrl.audit.read.programs.verl import VerlReader
 from rovrl.audit.read.records import RecordReader
 from rovrl.audit.read.rows import Columns, Notes, Reader
-from rovrl.audit.read.table import SKIPPED_FOLDERS, TableReader, natural, table_files
+from rovrl.audit.read.table import TableReader, is_skipped, natural, reached_once, table_files
 from rovrl.audit.read.tables import READ, batches, columns_of, refusal
 from rovrl.errors import RovrlError
 
@@ -42,7 +42,8 @@ def _found(path: Path, format: str, columns: Columns) -> list[Path]:
     if not path.is_dir() or any(READERS[name](columns).files(path) for name in _kinds(format)):
         return [path]
     folders = [folder for depth in range(1, DEPTH + 1) for folder in path.glob("/".join("*" * depth))]
-    folders = [f for f in folders if f.is_dir() and not _is_skipped(f.relative_to(path))]
+    folders = [f for f in folders if f.is_dir() and not is_skipped(f.relative_to(path))]
+    folders = reached_once(folders, path)
     runs = {f for f in folders if any(READERS[name](columns).files(f) for name in _kinds(format))}
     runs = {f for f in runs if not any(parent in runs for parent in f.parents)}
     if not runs and format in ("auto", "table"):
@@ -71,10 +72,6 @@ def find_reader(path: Path, format: str, columns: Columns) -> tuple[Reader, list
 def _kinds(format: str) -> tuple[str, ...]:
     """The kinds to look for by their own files."""
     return OWN_FILES if format == "auto" else (format,) if format in OWN_FILES else ()
-
-
-def _is_skipped(folder: Path) -> bool:
-    return any(part.startswith(SKIPPED_FOLDERS) for part in folder.parts)
 
 
 def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:

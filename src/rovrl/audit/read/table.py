@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +20,8 @@ from rovrl.audit.read.rows import Chunk, Columns, Notes, Reader
 from rovrl.audit.read.tables import READ, batches, columns_of
 from rovrl.errors import RovrlError
 
-SKIPPED_FOLDERS = ("checkpoint", "wandb", "runs", "audit", ".")
+SKIPPED_FOLDERS = re.compile(r"checkpoints?|checkpoint[-_]\d+|wandb|runs|audit|\..*", re.IGNORECASE)
+"""Names of folders that hold no rollouts: weights, logs, pages, what is hidden."""
 MOST_EXACT = 2**53
 """From here on not every whole number is one of the floating-point numbers, and steps would run into one another."""
 FLAGGED = ("step", "group", "response", "reward", "why", "prompt", "completion", "file", "row")
@@ -109,12 +114,38 @@ def table_files(path: Path, suffixes: tuple[str, ...] = tuple(READ)) -> list[Pat
     found: list[Path] = []
     for depth in ("*", "*/*", "*/*/*"):
         for file in path.glob(depth):
-            folders = file.relative_to(path).parts[:-1]
-            if any(folder.startswith(SKIPPED_FOLDERS) for folder in folders) or file.name in NOT_ROLLOUTS:
+            if is_skipped(file.relative_to(path).parent) or file.name in NOT_ROLLOUTS:
                 continue
             if ending(file) in suffixes and file.is_file():
                 found.append(file)
-    return sorted(found, key=natural)
+    return sorted(reached_once(found, path), key=natural)
+
+
+def is_skipped(folder: Path) -> bool:
+    """Whether a folder, named from where the search began, lies in one that holds no rollouts."""
+    return any(SKIPPED_FOLDERS.fullmatch(part) for part in folder.parts)
+
+
+def reached_once(places: list[Path], root: Path) -> list[Path]:
+    """Each place below `root` once, however many links lead to it, and none behind a link to `root` or to what lies above."""
+    real = lru_cache(maxsize=None)(os.path.realpath)
+    base = Path(real(root))
+    true = {p: Path(real(p.parent)) / p.name if not p.is_symlink() else Path(real(p)) for p in places}
+    linked = {p: true[p] != base / p.relative_to(root) for p in places}
+    seen: set[Path] = set()
+    kept: list[Path] = []
+    for place in sorted(places, key=lambda p: (linked[p], natural(p))):
+        steps = [p for p in (place, *place.parents) if len(p.parts) > len(root.parts)] if linked[place] else []
+        if true[place] not in seen and not any(base.is_relative_to(real(step)) for step in steps):
+            kept.append(place)
+        seen.add(true[place])
+    return kept
+
+
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """What lies in `folder` under names like `pattern`, in any case, in natural order; empty if it is no folder."""
+    every = folder.iterdir() if folder.is_dir() else ()
+    return sorted((place for place in every if fnmatchcase(place.name.lower(), pattern)), key=natural)
 
 
 def natural(file: Path) -> tuple[tuple[int, int, str], ...]:

@@ -18,7 +18,7 @@ from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural
 from rovrl.audit.read.tables import batches, columns_of
 
-NAME = re.compile(r"train_data_step(\d{1,15})\.jsonl(\.gz)?")
+NAME = re.compile(r"train_data_step(\d{1,15})\.jsonl(\.gz)?", re.IGNORECASE)
 
 
 @dataclass

@@ -42,7 +42,7 @@ class PrimeReader(Reader):
     def files(self, path: Path) -> list[Path]:
         """The files of the training at `path`, in the order of the steps."""
         if path.is_file():
-            return [path] if path.name in NAMES and _is_prime(path) else []
+            return [path] if path.name.lower() in NAMES and _is_prime(path) else []
         for folder in (path, path / "rollouts"):
             steps = [step for step in folder.glob("step_*") if STEP.fullmatch(step.name)]
             found = [file for step in sorted(steps, key=natural) if (file := _training(step)) is not None]

@@ -20,6 +20,7 @@ from rovrl.audit.read.programs.samples import is_batch
 from rovrl.audit.read.programs.swift_run import LOG, Log, Settings
 from rovrl.audit.read.programs.trl import TrlReader
 from rovrl.audit.read.rows import Notes
+from rovrl.audit.read.table import matching
 from rovrl.audit.read.tables import batches, check_regular
 from rovrl.audit.read.texts import MOST_BYTES
 
@@ -40,8 +41,8 @@ class SwiftReader(TrlReader):
 
     def files(self, path: Path) -> list[Path]:
         """The completions file at `path` or in it."""
-        found = [path] if path.is_file() else [path / name for name in NAMES]
-        return [file for file in found if file.name in NAMES and file.is_file() and _is_swift(file)][:1]
+        found = [path] if path.is_file() else matching(path, "completions.jsonl*")
+        return [file for file in found if file.name.lower() in NAMES and file.is_file() and _is_swift(file)][:1]
 
     def _reward_names(self, batch: Batch, file: Path, notes: Notes) -> list[str]:
         """Their weights are those of the run, where it saved its settings; else as for TRL."""

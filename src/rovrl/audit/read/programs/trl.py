@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.programs.reward_columns import RewardColumns, advantage_of, find_rewards
 from rovrl.audit.read.rows import Chunk, Notes, Reader
-from rovrl.audit.read.table import natural, steps
+from rovrl.audit.read.table import matching, steps
 from rovrl.audit.read.tables import batches, columns_of
 from rovrl.errors import RovrlError
 
@@ -47,10 +48,9 @@ class TrlReader(Reader):
     def files(self, path: Path) -> list[Path]:
         """The completion files in `path` or `path/completions`."""
         if path.is_file():
-            return [path] if path.match(PATTERN) or _looks_like_trl(path) else []
+            return [path] if fnmatchcase(path.name.lower(), PATTERN) or _looks_like_trl(path) else []
         for folder in (path, path / "completions"):
-            found = sorted(folder.glob(PATTERN), key=natural) if folder.is_dir() else []
-            if found:
+            if found := matching(folder, PATTERN):
                 return found
         return []
 
@@ -97,7 +97,7 @@ class TrlReader(Reader):
 
     def _all_batches(self, file: Path, names: list[str]) -> Iterator[Batch]:
         """The batches of the run with these columns, those of `file` first."""
-        others = (other for other in sorted(file.parent.glob(PATTERN), key=natural) if other != file)
+        others = (other for other in matching(file.parent, PATTERN) if other != file)
         for one in (file, *others):
             yield from batches(one, ["prompt", "advantage", *names], Notes())
 
@@ -129,7 +129,7 @@ def _digest(prompt: object, completion: object, parts: NDArray[np.float64]) -> N
 
 def _looks_like_trl(path: Path) -> bool:
     return (
-        path.suffix == ".parquet"
+        path.suffix.lower() == ".parquet"
         and set(FIXED) <= set(columns_of(path, Notes()))
-        and path.name.startswith("completions")
+        and path.name.lower().startswith("completions")
     )
