@@ -144,7 +144,8 @@ def judge(
 
 def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | None, keep_evaluation: bool) -> Rollouts:
     if reader.by_runs:
-        rollouts = split_runs(join_interleaved(rollouts), group_size or reader.group_size)
+        size = group_size or reader.group_size
+        rollouts = split_runs(join_interleaved(rollouts, size), size)
     elif group_size is not None:
         rollouts.notes.tell("group_size_ignored", "the dump names its groups: --group-size was not needed and not used")
     if reader.repeats:

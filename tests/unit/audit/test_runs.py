@@ -194,6 +194,16 @@ def test_prompts_that_come_in_turn_make_groups(tmp_path):
     np.testing.assert_array_equal(result.rewards(1), [float(k % 5) for k in (1, 9, 17, 25)])
 
 
+def test_prompts_that_come_in_turn_in_parts_of_a_group_make_groups_of_the_given_size(tmp_path):
+    rows = [{"step": k // 32, "prompt": f"p{k // 4 % 4}", "reward": float(k % 5)} for k in range(96)]
+    (tmp_path / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = audit(tmp_path / "run.jsonl", group_size=8)
+    assert result.summary.group_sizes == {8: 12}
+    np.testing.assert_array_equal(result.rewards(0), [float(k % 5) for k in (0, 1, 2, 3, 16, 17, 18, 19)])
+    assert audit(tmp_path / "run.jsonl").summary.group_sizes == {4: 24}
+    assert audit(tmp_path / "run.jsonl", group_size=4).summary.group_sizes == {4: 24}
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

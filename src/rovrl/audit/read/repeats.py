@@ -55,12 +55,14 @@ def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
     )
 
 
-def join_interleaved(rollouts: Rollouts) -> Rollouts:
-    """Rows of one step with the same prompt as one group, where prompts come in turn and runs of them say nothing."""
-    if not rollouts.groups or np.median(rollouts.size) > 1:
+def join_interleaved(rollouts: Rollouts, group_size: int | None) -> Rollouts:
+    """Rows of one step with the same prompt as one group, where prompts come in turn, by one or in parts of the given size."""
+    usual = np.median(rollouts.size) if rollouts.groups else 0
+    in_parts = group_size is not None and 1 < usual < group_size
+    if not rollouts.groups or not (usual == 1 or in_parts):
         return rollouts
     order, sizes, first = merged(rollouts.step, rollouts.label, rollouts.size)
-    if order is None or np.median(sizes) <= 1:
+    if order is None or (np.median(sizes) != group_size if in_parts else np.median(sizes) <= 1):
         return rollouts
     rollouts.notes.tell(
         "interleaved", "the prompts of a step come in turn: rows of one step with the same prompt were taken as a group"
