@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -45,6 +46,17 @@ def test_no_cell_of_the_csv_is_a_formula(run, tmp_path):
     )
     with pytest.raises(RovrlError, match=r"\.csv or \.parquet"):
         audit(run).write_flagged(tmp_path / "f.xlsx")
+
+
+def test_a_carriage_return_in_a_text_starts_no_cell_of_its_own(tmp_path):
+    scores = audit_dumps.rewards(8, 8, spikes=0.0)
+    scores[3, 2] = 500.0
+    run = audit_dumps.verl(tmp_path / "run", scores, texts=["hello\r=1+1", "a\r\n=2", "\r=3"])
+    result = audit(run)
+    assert main(["audit", str(run), "--no-page", "--flagged", str(tmp_path / "f.csv")]) in (0, 1)
+    bare = re.sub(r'"(?:[^"]|"")*"', "", (tmp_path / "f.csv").read_bytes().decode())  # what stands outside of quotes
+    assert "\r" not in bare
+    assert bare.count("\n") == 1 + result.flagged().num_rows
 
 
 def test_the_data_frame_has_every_group_and_the_notebook_cell_escapes(run, tmp_path):

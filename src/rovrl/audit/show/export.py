@@ -81,9 +81,12 @@ def write_flagged(result: AuditResult, path: Path) -> Path:
 
 
 def as_csv(rows: Any) -> str:
-    """The table as CSV; texts that a spreadsheet would run as a formula begin with an apostrophe."""
+    """The table as CSV; texts that a spreadsheet would run as a formula begin with an apostrophe.
+
+    Every text is quoted: a bare carriage return in one would end its row, and what follows would be a cell of its own.
+    """
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(rows.column_names)
     for row in rows.to_pylist():
         writer.writerow([_harmless(value) for value in row.values()])
