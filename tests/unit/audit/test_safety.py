@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from rovrl.audit import audit, bombs
 from rovrl.audit.judge.certificate import _frontier
 from rovrl.audit.read import rollouts, tables
 from rovrl.audit.read.rows import Notes
+from rovrl.audit.show import tokens
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 from rovrl.guarantees import resolution
@@ -45,6 +47,23 @@ def test_links_in_the_dump_do_not_lead_the_output_elsewhere(tmp_path, capsys):
     assert main(["audit", str(run)]) == 2
     assert "symbolic link" in capsys.readouterr().err
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_tokenizer_that_is_a_pipe_or_far_too_large_is_never_opened(tmp_path, monkeypatch):
+    opened = []
+    stub = types.SimpleNamespace(Tokenizer=types.SimpleNamespace(from_file=opened.append))
+    monkeypatch.setitem(sys.modules, "tokenizers", stub)
+    place = tmp_path / "tokenizer.json"
+    os.mkfifo(place)
+    assert tokens.TokenTexts.beside(tmp_path)("ab", 2) == ["a", "b"]
+    place.unlink()
+    place.write_text("{}")
+    monkeypatch.setattr(tokens, "MOST_BYTES", 1)
+    assert tokens.TokenTexts.beside(tmp_path)("ab", 2) == ["a", "b"]
+    assert opened == []
+    monkeypatch.setattr(tokens, "MOST_BYTES", 2)
+    tokens.TokenTexts.beside(tmp_path)
+    assert opened == [str(place)]
 
 
 @pytest.fixture
@@ -128,6 +147,7 @@ import sys, os
 from pathlib import Path
 from rovrl.audit.read import tables
 from rovrl.audit.read.rows import Notes
+from rovrl.audit.show import tokens
 path, notes, rows = Path(sys.argv[1]), Notes(), 0
 for batch in tables.batches(path, ["reward"], notes, 1000):
     rows += len(batch.numbers("reward"))

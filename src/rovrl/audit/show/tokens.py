@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rovrl.audit.read.table import natural
+from rovrl.audit.read.tables import check_regular
 
 Cut = Callable[[str], list[str]]
 PLACES = ("tokenizer.json", "checkpoint-*/tokenizer.json", "checkpoints/checkpoint-*/tokenizer.json")
 END = "<end>"
 LONGEST = 32
 """Characters of one token that are shown."""
+MOST_BYTES = 2**28
+"""Of a tokenizer; those of half a million tokens have less than a tenth of it."""
 
 
 class TokenTexts:
@@ -46,6 +49,9 @@ class TokenTexts:
 
 def _with(file: Path) -> Cut:
     try:
+        check_regular(file)
+        if file.stat().st_size > MOST_BYTES:
+            return lambda text: []
         tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(str(file))
     except Exception:
         return lambda text: []
