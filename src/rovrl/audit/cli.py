@@ -169,6 +169,8 @@ def _run(args: argparse.Namespace) -> int:
 def _follow(args: argparse.Namespace) -> int:
     from rovrl.audit.follow import follow
 
+    if args.json:
+        raise RovrlError("--json prints one finished audit: with --follow, read the audit.json beside its page")
     if not args.follow > 0:
         raise RovrlError(f"--follow needs a number of seconds above 0, not {args.follow:g}")
     unknown = sorted(set(args.stop_on) - set(CODES))
@@ -178,7 +180,7 @@ def _follow(args: argparse.Namespace) -> int:
         raise RovrlError(f"{args.path} does not exist: name the directory that the run writes its rollouts into")
     out = None if args.no_page else Path(args.out or _beside(args.path))
     options = options_of(args) | {"every": args.follow, "groups": args.groups, "stop_on": args.stop_on}
-    return follow(Path(args.path), out, say=lambda line: print(line, flush=True), **options)
+    return follow(Path(args.path), out, say=lambda line: print(visible(line), flush=True), **options)
 
 
 def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.audit.result import AuditResult
-from rovrl.audit.run import audit
+from rovrl.audit.run import SeveralRuns, audit
+from rovrl.audit.show.page import PAGES
 from rovrl.audit.show.summary import counted, mean_reward
 from rovrl.errors import RovrlError
 
@@ -29,6 +30,7 @@ def follow(
     """The exit status after auditing `path` whenever its files have changed, until Ctrl-C or a finding of `stop_on`.
 
     Writes the page into `out` each time (None: no page). The status is 1 for a code of `stop_on`, else that of the last audit.
+    A RovrlError if `path` holds several runs.
     Such signals describe what has happened; they do not predict.
     """
     stops, seen, known, status = set(stop_on), None, set(), 0
@@ -49,12 +51,17 @@ def follow(
 
 
 def fingerprint(path: Path, out: Path | None) -> dict[str, tuple[int, int]]:
-    """Size and time of every file of the run, without the audit's own; {} while there is none."""
+    """Size and time of every file of the run, without the audit's own; {} while there is none.
+
+    Both places are resolved, since `out` may be another spelling of a folder of the run. Only the two files that are written
+    there are left out: `out` may also be the run's own folder.
+    """
+    path, own = path.resolve(), set() if out is None else {out.resolve() / name for name in PAGES}
     files = [path] if path.is_file() else path.rglob("*")
     found = {}
     for file in files:
         try:
-            if file.is_file() and (out is None or out not in file.parents):
+            if file.is_file() and file not in own:
                 stat = file.stat()
                 found[str(file)] = (stat.st_size, stat.st_mtime_ns)
         except OSError:  # it went away between the listing and the look
@@ -65,6 +72,8 @@ def fingerprint(path: Path, out: Path | None) -> dict[str, tuple[int, int]]:
 def _attempt(path: Path, say: Said, options: dict[str, Any]) -> AuditResult | None:
     try:
         return audit(path, **options)
+    except SeveralRuns as error:  # one page and one status cannot be those of all
+        raise RovrlError(f"{error.held}, and --follow follows one: name it") from error
     except RovrlError as error:  # a run that has not written its first rollouts yet
         say(f"nothing to audit yet: {error}")
         return None

@@ -32,6 +32,15 @@ from rovrl.errors import RovrlError
 from rovrl.output.progress import Progress, silent
 
 
+class SeveralRuns(RovrlError):
+    """Raised where one run is asked for and the path holds several; `held` says which, for a sentence of one's own."""
+
+    def __init__(self, path: Path, runs: list[Path]) -> None:
+        names = ", ".join(str(run.relative_to(path)) for run in runs[:5]) + (", ..." if len(runs) > 5 else "")
+        self.held = f"{path} holds {len(runs)} runs ({names})"
+        super().__init__(f"{self.held}: audit one of them, or all with rovrl.audit.audit_all")
+
+
 def audit(
     path: str | Path,
     *,
@@ -58,10 +67,7 @@ def audit(
     columns = Columns.of(columns)
     runs = find_runs(path, format, columns)
     if len(runs) > 1:
-        names = ", ".join(str(run.relative_to(path)) for run in runs[:5]) + (", ..." if len(runs) > 5 else "")
-        raise RovrlError(
-            f"{path} holds {len(runs)} runs ({names}): audit one of them, or all with rovrl.audit.audit_all"
-        )
+        raise SeveralRuns(path, runs)
     reader, files = find_reader(runs[0], format, columns)
     reader.keep_evaluation = keep_evaluation
     notes = Notes()
@@ -168,4 +174,4 @@ def _grpo(rollouts: Rollouts, table: GroupTable) -> NDArray[np.float64]:
     return np.where(np.repeat(table.untied, size), np.nan_to_num(advantage), 0.0)
 
 
-__all__ = ["audit", "audit_all", "judge"]
+__all__ = ["SeveralRuns", "audit", "audit_all", "judge"]

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ import pytest
 
 import audit_dumps
 from rovrl.audit import audit
-from rovrl.audit.follow import follow
+from rovrl.audit.follow import fingerprint, follow
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 
@@ -91,16 +92,49 @@ def test_following_audits_again_when_the_run_has_grown_and_stops_at_the_named_fi
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["summary"]["groups"] == 76
 
 
+def interrupt(seconds):
+    raise KeyboardInterrupt
+
+
 def test_ctrl_c_ends_following_with_the_status_of_the_last_audit(tmp_path):
     path = audit_dumps.table(tmp_path / "run.jsonl", audit_dumps.rewards(40, 8, spikes=0.2))
-
-    def interrupt(seconds):
-        raise KeyboardInterrupt
-
     assert follow(path, None, say=lambda line: None, sleep=interrupt) == audit(path).status == 1
 
 
-def test_following_what_cannot_be_is_a_sentence(tmp_path, capsys):
+def test_following_does_not_take_its_own_pages_for_news_however_their_place_is_spelled(tmp_path, monkeypatch):
+    run = audit_dumps.verl(tmp_path / "run", audit_dumps.rewards(16, 8))
+    monkeypatch.chdir(tmp_path)
+    before = fingerprint(run, None)
+    audit(run).write(run / "pages")
+    for out in (run / "pages", Path("run/pages"), tmp_path / "run" / ".." / "run" / "pages"):
+        assert fingerprint(run, out) == fingerprint(Path("run"), out) == before
+    audit(run).write(run)
+    (run / "pages" / "audit.html").unlink()
+    (run / "pages" / "audit.json").unlink()
+    assert fingerprint(run, Path("run")) == before  # and the rollouts beside the pages are still seen
+
+
+def test_what_following_says_cannot_steer_the_terminal(tmp_path, capsys, monkeypatch):
+    path = audit_dumps.table(tmp_path / "\x1b[31mrun.jsonl", audit_dumps.rewards(16, 8))
+    monkeypatch.setitem(follow.__kwdefaults__, "sleep", interrupt)
+    assert main(["audit", str(path), "--follow", "--out", str(tmp_path / "\x1b[2Jout")]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\\x1b[2Jout" in printed
+
+
+def test_following_several_runs_is_refused_and_not_waited_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(follow.__kwdefaults__, "sleep", interrupt)
+    for name in ("a", "b", "c"):
+        audit_dumps.verl(tmp_path / name, audit_dumps.rewards(8, 8))
+    assert main(["audit", str(tmp_path), "--follow"]) == 2
+    assert "holds 3 runs (a, b, c), and --follow follows one: name it" in capsys.readouterr().err
+
+
+def test_following_what_cannot_be_is_a_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(follow.__kwdefaults__, "sleep", interrupt)
+    assert main(["audit", str(tmp_path), "--follow", "--json"]) == 2
+    assert "read the audit.json beside its page" in capsys.readouterr().err
     assert main(["audit", str(tmp_path / "none"), "--follow"]) == 2
     assert main(["audit", str(tmp_path), "--follow", "5", "--stop-on", "sleep"]) == 2
     assert "names no finding: sleep" in capsys.readouterr().err

@@ -26,13 +26,15 @@ SCRIPTS = (
     *("estimators.js", "elements.js", "search.js", "plots.js", "tokens.js", "steps.js", "list.js", "group.js"),
     *("overview.js", "page.js"),
 )
+PAGES = ("audit.html", "audit.json")
+"""The files that an audit writes."""
 _ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def write(result: AuditResult, directory: Path, groups: int = 5000) -> tuple[Path, Path]:
     """Writes audit.html and audit.json into `directory`; their paths. Both hold the same document."""
     document = result.to_dict(groups)
-    html, data = directory / "audit.html", directory / "audit.json"
+    html, data = (directory / name for name in PAGES)
     with unwritable(directory):
         directory.mkdir(parents=True, exist_ok=True)
         write_text(data, json.dumps(document, allow_nan=False, separators=(",", ":")))
