@@ -190,6 +190,37 @@ def test_an_address_brings_back_the_page_of_the_list_the_group_and_the_measure(b
         assert watched.errors == []
 
 
+@pytest.mark.parametrize("by", ["search", "step", "only"])
+def test_a_filter_that_leaves_the_shown_group_out_survives_reloading(browser, written, by):
+    html, _ = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        first = page.evaluate("window.rovrlAudit.view.group.id")
+        if by == "search":
+            page.locator("#search").fill(f"step:{page.evaluate('window.rovrlAudit.list.rows.at(-1).step')}")
+        elif by == "step":
+            page.evaluate("window.rovrlAudit.chart.choose(window.rovrlAudit.list.rows.at(-1).step)")
+        else:
+            page.locator("#only").select_option("tied")
+        count, rows = page.locator("#count").inner_text(), page.evaluate("window.rovrlAudit.list.rows.map((g) => g.id)")
+        assert first not in rows
+        page.reload()
+        assert page.locator("#count").inner_text() == count
+        assert page.evaluate("window.rovrlAudit.view.group.id") == rows[0]
+
+
+@pytest.mark.parametrize("name", ["toString", "__proto__", "constructor"])
+def test_a_measure_that_only_looks_like_one_is_passed_over(browser, written, name):
+    html, _ = written
+    with Watched(browser, html) as watched:
+        page = watched.page
+        usual = page.locator("#metric").input_value()
+        page.goto(f"{html.as_uri()}#metric={name}&only={name}&sort={name}")
+        page.reload()
+        assert page.locator("#metric").input_value() == usual
+        assert watched.errors == []
+
+
 def test_the_keyboard_stays_where_it_was_and_the_row_in_view(browser, written):
     html, _ = written
     with Watched(browser, html) as watched:

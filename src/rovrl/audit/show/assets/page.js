@@ -27,14 +27,14 @@
   refill(byId("findings"), doc.findings.map((f, place) => {
     const only = filterOf(f.code), usable = only !== undefined && list.options.includes(only), metric = METRIC_OF[f.code] ?? f.code;
     const act = () => { if (usable) list.set({ only, search: "", step: null }); chart.set(metric); byId("groups").scrollIntoView({ block: "start" }); };
-    const code = usable || metric in chart.series ? el("button", { type: "button", class: "code", title: "show these groups", "data-code": f.code, onclick: act }, f.code) : el("code", {}, f.code);
+    const code = usable || chart.has(metric) ? el("button", { type: "button", class: "code", title: "show these groups", "data-code": f.code, onclick: act }, f.code) : el("code", {}, f.code);
     return el("li", {}, el("p", {}, code, " ", sentence(f.sentence)), el("details", { open: !narrow.matches && place === 0 }, el("summary", {}, "What to do"), el("p", { class: "muted" }, sentence(f.advice))));
   }));
 
   const save = () => {
     if (!ready) return;
     const { sort, down, only, search, step } = list.state, place = new URLSearchParams();
-    if (list.current) place.set("group", list.current.id);
+    if (list.rows.includes(list.current)) place.set("group", list.current.id); // else the filters alone say what is shown
     if (step !== null) place.set("step", step);
     if (search) place.set("search", search);
     if (only !== "all") place.set("only", only);
@@ -48,7 +48,7 @@
     list.set({ only: place.get("only") ?? "all", search: place.get("search") ?? "", step: known ? Number(step) : null, sort: sort?.replace(/^-/, "") ?? "lost", down: sort === null || sort.startsWith("-") });
     if (place.has("metric")) chart.set(place.get("metric"));
     const wanted = doc.groups.find((g) => place.get("group") === String(g.id) || location.hash === `#group-${g.id}`);
-    if (wanted) list.select(wanted);
+    if (list.rows.includes(wanted)) list.select(wanted);
     else if (list.rows.length && !narrow.matches) list.select(list.rows[0], false); // a page opens on its verdict
   };
   list.onchange = () => {

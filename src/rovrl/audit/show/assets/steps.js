@@ -37,7 +37,7 @@ class StepsChart {
     refill(byId("metric"), keys.filter((key) => !this.series[key].part).map(option),
       parts.length ? el("optgroup", { label: "reward functions" }, parts.map(option)) : null);
     byId("metric").addEventListener("change", () => this.set(byId("metric").value));
-    const top = doc.findings.map((f) => METRIC_OF[f.code] ?? f.code).find((key) => key in this.series);
+    const top = doc.findings.map((f) => METRIC_OF[f.code] ?? f.code).find((key) => this.has(key));
     this.metric = top ?? keys[0];
     this.chosen = null;
     this.cursor = null;
@@ -45,8 +45,10 @@ class StepsChart {
 
   get empty() { return this.metric === undefined; }
 
+  has(metric) { return Object.hasOwn(this.series, metric); }
+
   set(metric) {
-    if (!(metric in this.series)) return;
+    if (!this.has(metric)) return;
     this.metric = metric;
     this.draw();
     this.onchange?.();
