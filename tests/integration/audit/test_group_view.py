@@ -4,7 +4,7 @@ import pytest
 
 import audit_dumps
 from integration.audit.browsing import IN_A_BROWSER, PHONE, Watched
-from rovrl.audit import audit
+from rovrl.audit import audit, compare
 
 pytestmark = IN_A_BROWSER
 
@@ -42,6 +42,33 @@ def test_on_a_phone_what_each_method_keeps_and_spends_is_seen_without_scrolling_
         table = watched.page.locator("table.kept")
         assert table.evaluate("(node) => node.scrollWidth <= node.parentElement.clientWidth")
         assert all(text.endswith("%") for text in table.locator("td:not(.meter)").all_inner_texts())
+
+
+def test_on_a_phone_the_name_of_a_group_ends_before_the_next_column(browser, tmp_path):
+    run = audit_dumps.verl(tmp_path / "run", audit_dumps.rewards(16, 8))  # its names are uuids
+    html, _ = audit(run).write(tmp_path / "audit")
+    with Watched(browser, html, **PHONE) as watched:
+        names = watched.page.locator("#list tbody .name")
+        assert names.count() == 16
+        assert names.evaluate_all(
+            "(all) => all.every((name) => getComputedStyle(name).overflowX === 'hidden' &&"
+            " name.getBoundingClientRect().right <= name.closest('tr').querySelector('td').getBoundingClientRect().left)"
+        )
+
+
+def test_on_a_phone_a_comparison_shows_both_runs_the_difference_and_its_interval(browser, tmp_path):
+    runs = [audit_dumps.verl(tmp_path / name, audit_dumps.rewards(16, 8, seed=k)) for k, name in enumerate("ab")]
+    html, _ = compare(*runs).write(tmp_path / "compared")
+    with Watched(browser, html, **PHONE) as watched:
+        row = watched.page.locator("tr[data-measure=mean_reward]")
+        titles = "(all) => all.map((td) => getComputedStyle(td, '::before').content.replaceAll('\"', '').trim())"
+        assert row.locator("td").evaluate_all(titles)[:4] == ["A", "B", "B - A", "95 % interval"]
+        edges = watched.page.locator("#differences td").evaluate_all(
+            "(all) => all.map((td) => td.getBoundingClientRect().right)"
+        )
+        assert 0 < max(edges) <= 390
+        assert watched.page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert watched.errors == []
 
 
 def test_at_1280_the_advantages_are_seen_with_the_logged_ones_without_scrolling_sideways(browser, html):

@@ -19,8 +19,9 @@
   refill(byId("differences"), doc.runs.slice(1).map((run, k) => el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${run.letter} against A` }, el("table", {},
     el("thead", {}, el("tr", {}, ["measure", "A", run.letter, `${run.letter} - A`, "95 % interval", "", "over"].map((t) => el("th", { scope: "col" }, t)))),
     el("tbody", {}, doc.differences.filter((d) => d.run === k + 1).map((d) => el("tr", { "data-measure": d.measure, class: d.clear ? "clear" : null },
-      el("th", { scope: "row" }, doc.measures[d.measure].title), el("td", {}, format(d.measure)(d.a)), el("td", {}, format(d.measure)(d.b)), el("td", {}, difference(d.measure, d.difference)),
-      el("td", {}, `${difference(d.measure, d.low)} to ${difference(d.measure, d.high)}`), el("td", {}, interval(d)),
+      el("th", { scope: "row" }, doc.measures[d.measure].title), el("td", { "data-title": "A" }, format(d.measure)(d.a)), el("td", { "data-title": run.letter }, format(d.measure)(d.b)),
+      el("td", { "data-title": `${run.letter} - A` }, difference(d.measure, d.difference)),
+      el("td", { class: "range", "data-title": "95 % interval" }, `${difference(d.measure, d.low)} to ${difference(d.measure, d.high)}`), el("td", { class: "drawn" }, interval(d)),
       el("td", { class: "muted" }, `${whole(d.units)} ${d.paired ? "prompts, paired" : "groups"}`))))))));
 
   const names = Object.keys(doc.measures).filter((name) => doc.runs.some((r) => (r.curves[name]?.mean ?? []).some((v) => v !== null)));
