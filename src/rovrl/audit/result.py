@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rovrl.audit.arrays import first_by
 from rovrl.audit.describe.description import Description, describe
 from rovrl.audit.judge.certificate import Certificate
+from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.findings import Finding
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
@@ -46,6 +47,8 @@ class AuditResult:
     ratio_channel: RatioChannel
     channels: dict[int, RewardChannel] = field(repr=False)
     """The settings with every number filled in, by step; -1 if equal for all."""
+    evidence: Evidence = field(repr=False)
+    """What the findings were made from."""
     rollouts: Rollouts = field(repr=False)
     reader: Reader = field(repr=False)
 
@@ -108,7 +111,7 @@ class AuditResult:
         return write(self, Path(directory), groups)
 
     def flagged(self) -> Any:
-        """A pyarrow table of the responses that dominate their group, have no finite reward or change sign, with texts."""
+        """A pyarrow table of the responses that a finding or a note speaks of, each with why and with its texts."""
         return flagged(self)
 
     def write_flagged(self, path: str | Path) -> Path:

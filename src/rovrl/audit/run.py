@@ -143,6 +143,7 @@ def judge(
         reward_channel=reward_channel,
         ratio_channel=ratio_channel,
         channels=channels,
+        evidence=evidence,
         rollouts=rollouts,
         reader=reader,
     )

@@ -252,8 +252,21 @@ def test_a_finding_opens_the_chart_on_its_measure_and_filters_the_list(browser, 
         worst = document["steps"]["step"][int(np.argmax(shares))]
         assert page.locator("#step-readout").inner_text().startswith(f"step {worst}: ")
         page.locator("[data-code=dominating_rewards]").click()
-        count = sum(bool(g["dominating"]) for g in document["groups"])
+        count = int(document["findings"][0]["sentence"].split()[0])  # as many groups as the finding speaks of
         assert page.locator("#count").inner_text() == f"{count} of {len(document['groups'])}"
+
+
+def test_rewards_out_of_the_declared_range_are_one_click_away(browser, tmp_path):
+    scores = np.tile([0.0, 1.0, 0.0, 1.0], (24, 1))
+    scores[3] = [0.0, 1.5, 0.0, 1.5]
+    html, _ = audit(audit_dumps.verl(tmp_path / "run", scores), expect=["range=0:1"]).write(tmp_path / "audit")
+    with Watched(browser, html) as watched:
+        page = watched.page
+        page.locator("[data-code=out_of_range]").click()
+        assert page.locator("#count").inner_text() == "1 of 24"
+        page.locator("#list tbody tr").first.click()
+        assert "outside the declared range: 2, 4" in page.locator("#group").inner_text()
+        assert watched.errors == []
 
 
 def test_each_method_shows_what_it_spends_on_the_dominating_rewards(browser, written):

@@ -36,6 +36,30 @@ def test_flagged_rows_are_those_that_dominate_are_missing_or_change_sign(run, tm
     assert pq.read_table(tmp_path / "f.parquet").num_rows == len(rows)
 
 
+def test_every_reward_that_a_finding_counts_is_flagged_and_its_groups_are_named_in_the_document(tmp_path):
+    scores = audit_dumps.rewards(96, 16, spikes=0.1)
+    result = audit(audit_dumps.verl(tmp_path / "spiked", scores))
+    whys = [row["why"] for row in result.flagged().to_pylist()]
+    assert "faulty_rewards" in {finding.code for finding in result.findings}
+    faults = result.evidence.rejected
+    assert sum("shown to be a fault" in why for why in whys) == len(faults.row) > 0
+    groups = result.to_dict()["groups"]
+    assert {g["id"] for g in groups if "faulty_rewards" in g["codes"]} == set(faults.group.tolist())
+    assert sum(len(g["named"].get("shown to be a fault", [])) for g in groups) == len(faults.row)
+
+
+def test_rewards_outside_the_declared_range_are_flagged(tmp_path):
+    scores = np.tile([0.0, 1.0, 0.0, 1.0], (24, 1))
+    scores[3] = [0.0, 1.5, 0.0, 1.5]
+    result = audit(audit_dumps.verl(tmp_path / "run", scores), expect=["range=0:1"])
+    assert result.findings[0].code == "out_of_range"
+    rows = [row for row in result.flagged().to_pylist() if "outside the declared range" in row["why"]]
+    assert [(row["reward"], row["response"]) for row in rows] == [(1.5, 2), (1.5, 4)]
+    assert [g["named"] for g in result.to_dict()["groups"] if "out_of_range" in g["codes"]] == [
+        {"outside the declared range": [1, 3]}
+    ]
+
+
 def test_no_cell_of_the_csv_is_a_formula(run, tmp_path):
     assert main(["audit", str(run), "--no-page", "--flagged", str(tmp_path / "f.csv")]) in (0, 1)
     with open(tmp_path / "f.csv", newline="", encoding="utf-8") as file:

@@ -15,6 +15,7 @@ from rovrl.audit.judge.findings import percent
 from rovrl.audit.options import check_flagged
 from rovrl.audit.read.rows import Notes
 from rovrl.audit.read.tables import pa
+from rovrl.audit.show.concerned import rewards_named
 from rovrl.audit.show.summary import mean_reward
 from rovrl.errors import RovrlError, require
 from rovrl.output.files import replacing, write_text
@@ -29,7 +30,7 @@ COLUMNS = ("step", "group", "response", "reward", "why", "prompt", "completion",
 
 
 def flagged(result: AuditResult) -> Any:
-    """A pyarrow table of the responses that dominate their group, have no finite reward or change sign, with their texts."""
+    """A pyarrow table of the responses that a finding or a note speaks of, each with why and with its texts."""
     why = reasons(result)
     at = np.flatnonzero([bool(word) for word in why])
     rollouts = result.rollouts
@@ -55,6 +56,9 @@ def reasons(result: AuditResult) -> list[str]:
     found: list[list[str]] = [[] for _ in range(len(rollouts.reward))]
     for k in np.flatnonzero(np.isnan(rollouts.reward)).tolist():
         found[k].append("no finite reward")
+    for why, rows in rewards_named(result.evidence):
+        for k in rows.tolist():
+            found[k].append(why)
     for group in np.flatnonzero(groups.dominating > 0).tolist():
         for response in result.dominating(group):
             found[int(rollouts.start[group]) + response].append("dominates its group")

@@ -10,6 +10,7 @@ import numpy as np
 import rovrl
 from rovrl.audit.describe.description import Description
 from rovrl.audit.measure.reference import grid
+from rovrl.audit.show.concerned import groups_of_findings, rewards_named
 from rovrl.audit.show.details import cut, details
 from rovrl.config import CLIP_HIGH, CLIP_LOW, GRPO_EPSILON, RatioChannel, RewardChannel
 from rovrl.output.files import plain
@@ -28,9 +29,12 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
     chosen = result.worst(groups)
     settings, which = _settings(result, chosen)
     found = details(result, chosen)
+    about, named = groups_of_findings(result), _named(result)
     rows = []
     for group in chosen.tolist():
         row = _group(result, group)
+        row["codes"] = [code for code, groups in about.items() if groups[group]]
+        row["named"] = named.get(group, {})
         row["settings"] = which[group]
         row.update(found.get(group, {}))
         rows.append(row)
@@ -85,6 +89,16 @@ def _group(result: AuditResult, group: int) -> dict[str, Any]:
     if rollouts.planted is not None:
         row["planted"] = np.flatnonzero(rollouts.planted[span])
     return row | _described(result.description, span)
+
+
+def _named(result: AuditResult) -> dict[int, dict[str, list[int]]]:
+    """Of each group with rewards that findings or notes speak of: why, and the places of those responses in the group."""
+    start = result.rollouts.start
+    found: dict[int, dict[str, list[int]]] = {}
+    for why, rows in rewards_named(result.evidence):
+        for row, group in zip(rows.tolist(), (np.searchsorted(start, rows, side="right") - 1).tolist(), strict=True):
+            found.setdefault(group, {}).setdefault(why, []).append(row - int(start[group]))
+    return found
 
 
 def _described(description: Description, span: slice) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class GroupView {
     if (g.flips) parts.push(`${g.flips} ${g.flips === 1 ? "sign change" : "sign changes"} between GRPO and credit`);
     if (g.copies) parts.push(`${g.copies} responses share their text with another`);
     if (g.fallback && !g.single) parts.push("too small for the declared budget: the reference is the global M-center");
+    for (const [why, places] of Object.entries(g.named)) parts.push(`${why}: ${places.map((i) => i + 1).join(", ")}`);
     if ((g.planted ?? []).length) parts.push(`planted by the run itself: ${g.planted.map((i) => i + 1).join(", ")}`);
     return el("p", { class: "muted" }, parts.join(" \u00b7 "));
   }

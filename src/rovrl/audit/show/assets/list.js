@@ -9,15 +9,17 @@ const COLUMNS = [
 ];
 const ONLY = {
   all: ["all groups", () => true],
-  dominated: ["dominating rewards", (g) => g.dominating.length > 0, ["faulty_rewards", "dominating_rewards", "contrast_lost"]],
+  dominated: ["dominating rewards", (g) => g.dominating.length > 0],
   flips: ["sign changes", (g) => g.flips > 0, ["sign_changes"]],
   tied: ["tied", (g) => g.tied, ["tied_groups", "stuck_grader"]],
   missing: ["missing rewards", (g) => g.finite < g.size, ["nonfinite_rewards"]],
   single: ["fewer than two rewards", (g) => g.single, ["single_groups"]],
   copies: ["equal responses", (g) => (g.copies ?? 0) > 0],
   planted: ["planted by the run", (g) => (g.planted ?? []).length > 0],
-  tokens: ["with token log-ratios", (g) => (g.tokens ?? []).length > 0, ["branch_moved", "ratio_bursts", "weight_disagreement"]],
+  tokens: ["with token log-ratios", (g) => (g.tokens ?? []).length > 0, ["weight_disagreement"]],
 };
+// Findings whose groups no statistic of the group alone tells: the document names them.
+for (const code of ["out_of_range", "faulty_rewards", "dominating_rewards", "contrast_lost", "repeated_groups", "branch_moved", "ratio_bursts"]) ONLY[code] = [code, (g) => g.codes.includes(code), [code]];
 const filterOf = (code) => Object.keys(ONLY).find((key) => (ONLY[key][2] ?? []).includes(code));
 const PAGE = 40;
 const groupName = (g) => (g.label ? `step ${g.step}, ${g.label}` : `step ${g.step}, group ${g.id}`);
