@@ -13,7 +13,7 @@ from rovrl.audit.judge.codes import CODES
 from rovrl.audit.options import COLUMNS, check_flagged, check_out, options_of
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
-from rovrl.output.terminal import visible
+from rovrl.output.terminal import say, visible
 
 CRASHED = 3
 EXAMPLE = """\
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare",
         nargs="+",
         metavar="RUN",
-        help="compare two or more runs with the first instead; --out writes a page",
+        help="compare these runs with PATH, or with the first of them, instead; --out writes a page",
     )
     parser.add_argument(
         "--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found"
@@ -151,18 +151,18 @@ def _run(args: argparse.Namespace) -> int:
     with progress_bar("audit") as progress:
         result = audit(args.path, progress=progress, **options)
     if args.json:
-        print(json.dumps(result.to_dict(args.groups), allow_nan=False))
+        say(json.dumps(result.to_dict(args.groups), allow_nan=False))
     else:
         if not args.no_page:
             _ = result.description  # the page needs it: the summary shows it too
-        print(result.show())
+        say(result.show())
         if not args.no_page and (said := tolerance(result)):
-            print("\n" + visible(said))
+            say("\n" + visible(said))
     if args.flagged is not None:
-        print(f"\nFlagged: {result.write_flagged(args.flagged)}", file=sys.stderr if args.json else sys.stdout)
+        say(f"\nFlagged: {result.write_flagged(args.flagged)}", sys.stderr if args.json else sys.stdout)
     if not args.no_page and not (args.json and args.out is None):
         html, data = result.write(args.out or _beside(args.path), args.groups)
-        print(f"\nPage: {html}\nJSON: {data}", file=sys.stderr if args.json else sys.stdout)
+        say(f"\nPage: {html}\nJSON: {data}", sys.stderr if args.json else sys.stdout)
     return result.status
 
 
@@ -195,27 +195,32 @@ def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
     results = audit_all(args.path, **options)
     good = {name: result for name, result in results.items() if isinstance(result, AuditResult)}
     if args.json:
-        print(json.dumps({name: result.to_dict(args.groups) for name, result in good.items()}, allow_nan=False))
-    print(visible(index(args.path, results)), file=sys.stderr if args.json else sys.stdout)
+        say(json.dumps({name: result.to_dict(args.groups) for name, result in good.items()}, allow_nan=False))
+    say(visible(index(args.path, results)), sys.stderr if args.json else sys.stdout)
     if not args.no_page and not (args.json and args.out is None):
         place = Path(args.out or _beside(args.path))
         for folder in {place / part for name in good for part in (Path(name), *Path(name).parents)} - {place}:
             _refuse_link(folder)
         for name, result in good.items():
             result.write(place / name, args.groups)
-        print(f"\nPage: {write_index(args.path, results, place)}", file=sys.stderr if args.json else sys.stdout)
+        say(f"\nPage: {write_index(args.path, results, place)}", sys.stderr if args.json else sys.stdout)
     return max((result.status for result in good.values()), default=2)
 
 
 def _compare(args: argparse.Namespace) -> int:
     from rovrl.audit.comparing import compare
+    from rovrl.audit.run import SeveralRuns
 
-    with progress_bar("audit") as progress:
-        result = compare(*args.compare, progress=progress, **options_of(args))
-    print(json.dumps(result.to_dict(), allow_nan=False) if args.json else result.show())
+    paths = [args.path, *args.compare] if args.path else args.compare
+    try:
+        with progress_bar("audit") as progress:
+            result = compare(*paths, progress=progress, **options_of(args))
+    except SeveralRuns as error:
+        raise RovrlError(f"{error.held}, and --compare compares single runs: name them") from error
+    say(json.dumps(result.to_dict(), allow_nan=False) if args.json else visible(result.show()))
     if args.out is not None and not args.no_page:
         html, data = result.write(args.out)
-        print(f"\nPage: {html}\nJSON: {data}", file=sys.stderr if args.json else sys.stdout)
+        say(f"\nPage: {html}\nJSON: {data}", sys.stderr if args.json else sys.stdout)
     return result.status
 
 

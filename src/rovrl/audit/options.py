@@ -36,7 +36,7 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
         "reward_channel": _channel(RewardChannel, args.reward, "--reward"),
         "ratio_channel": _channel(RatioChannel, args.ratio, "--ratio"),
         "clip": _clip(args.clip),
-        "expect": tuple(args.expect),
+        "expect": _expected(args.expect),
         "threshold": {code: _number(value, "--threshold") for code, value in _pairs(args.threshold, "--threshold")},
     }
 
@@ -52,6 +52,16 @@ def check_out(path: Path) -> None:
     """A RovrlError for a place for the pages that is no folder."""
     if os.path.exists(path) and not os.path.isdir(path):
         raise RovrlError(f"cannot write the audit into {path}: it is a file; name a folder with --out")
+
+
+def _expected(words: list[str]) -> tuple[str, ...]:
+    """The declarations; a range without an end is refused, since it would allow every reward."""
+    from rovrl.audit.judge.expect import Expectations
+
+    for word in words:
+        if word.startswith("range=") and not Expectations.of([word]).has_range:
+            raise RovrlError(f"--expect {word} allows every reward: give LOW:HIGH or one of the two, such as range=0:")
+    return tuple(words)
 
 
 def _pairs(words: list[str], option: str) -> list[tuple[str, str]]:

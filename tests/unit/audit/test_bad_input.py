@@ -3,6 +3,8 @@
 import gzip
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -120,3 +122,24 @@ def test_a_packed_file_that_grows_a_thousandfold_is_used_in_part(tmp_path, monke
     result = audit(path)
     assert 10_000 < result.summary.responses < 1_000_000
     assert "unpacks to more than" in next(note.sentence for note in result.notes if note.code == "too_large")
+
+
+def _written_to(output, *words):
+    words = [sys.executable, "-m", "rovrl", "audit", *map(str, words)]
+    return subprocess.run(words, stdout=output, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+
+
+def test_a_reader_who_leaves_does_not_change_the_verdict(tmp_path):
+    path = audit_dumps.table(tmp_path / "run.parquet", audit_dumps.rewards(40, 8, spikes=0.2))
+    gone, pipe = os.pipe()
+    os.close(gone)  # as head does after its first line
+    ended = _written_to(pipe, path, "--no-page")
+    os.close(pipe)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_an_output_that_is_full_is_a_sentence(tmp_path):
+    path = audit_dumps.table(tmp_path / "run.parquet", audit_dumps.rewards(40, 8, spikes=0.2))
+    with open("/dev/full", "w") as full:
+        ended = _written_to(full, path, "--no-page")
+    assert (ended.returncode, ended.stderr) == (2, "rovrl: cannot write the output: No space left on device\n")

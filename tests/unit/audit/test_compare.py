@@ -27,10 +27,11 @@ def runs(tmp_path_factory):
 
 def test_a_run_that_is_clearly_worse_gives_status_1_and_one_like_the_first_gives_0(runs, tmp_path, capsys):
     assert main(["audit", "--compare", str(runs / "a"), str(runs / "b")]) == 0
+    assert "exit status 1" not in capsys.readouterr().out
     assert main(["audit", "--compare", str(runs / "a"), str(runs / "c"), "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "groups with dominating rewards" in printed
-    assert "worse" in printed
+    assert "clearly worse than A: exit status 1" in printed
     assert {file.name for file in tmp_path.iterdir()} == {"compare.html", "compare.json"}
 
 
@@ -64,3 +65,16 @@ def test_one_run_alone_is_refused_with_a_sentence(runs, capsys):
         compare(runs / "a")
     assert main(["audit", "--compare", str(runs / "a")]) == 2
     assert "compare takes" in capsys.readouterr().err
+
+
+def test_the_path_before_compare_is_the_first_run(runs, capsys):
+    assert main(["audit", str(runs / "a"), "--compare", str(runs / "b"), str(runs / "c"), "--json"]) == 1
+    compared = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["path"] for run in compared] == [str(runs / name) for name in "abc"]
+
+
+def test_a_folder_of_runs_is_refused_in_words_of_the_command_line(runs, capsys):
+    assert main(["audit", "--compare", str(runs), str(runs / "a")]) == 2
+    said = capsys.readouterr().err
+    assert "holds 3 runs (a, b, c), and --compare compares single runs: name them" in said
+    assert "audit_all" not in said

@@ -211,6 +211,8 @@ def test_prompts_that_come_in_turn_in_parts_of_a_group_make_groups_of_the_given_
         (["a", "--follow", "1", "--flagged", "f.csv"], "leave out --compare and --follow"),
         ([".", "--flagged", "f.csv"], "holds several runs"),
         (["a", "--format", "trl"], "no rollouts found at"),
+        (["a", "--expect", "range=:"], "--expect range=: allows every reward"),
+        (["a", "--expect", "range=-inf:inf"], "allows every reward"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused_with_a_sentence(tmp_path, capsys, monkeypatch, words, sentence):

@@ -49,7 +49,8 @@ class Comparison:
                 *lines,
                 "",
                 f"* the 95 % interval does not hold 0; bootstrap, {REPLICATES:,} replicates, seed {SEED}",
-                "** nor does it when all measures are judged at once (Bonferroni); clearly worse than A: exit status 1",
+                "** nor does it when all measures are judged at once (Bonferroni)"
+                + ("; clearly worse than A: exit status 1" if self.status else ""),
             ]
         )
 
