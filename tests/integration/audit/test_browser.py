@@ -264,9 +264,26 @@ def test_rewards_out_of_the_declared_range_are_one_click_away(browser, tmp_path)
         page = watched.page
         page.locator("[data-code=out_of_range]").click()
         assert page.locator("#count").inner_text() == "1 of 24"
+        assert page.locator("#metric").input_value() == "finding:out_of_range"
+        assert page.locator("#step-readout").inner_text().startswith("step 1: 13 %")
         page.locator("#list tbody tr").first.click()
         assert "outside the declared range: 2, 4" in page.locator("#group").inner_text()
         assert watched.errors == []
+
+
+def test_a_page_opens_on_the_measure_of_its_top_finding_and_a_healthy_one_on_the_mean_reward(browser, tmp_path):
+    scores = audit_dumps.rewards(24, 8, spikes=0.0)
+    healthy = audit(audit_dumps.verl(tmp_path / "healthy", scores))
+    scores[8:10, 1:] = np.nan
+    scores[16:18, 1:] = np.nan
+    limits = {"nonfinite_rewards": 1.0, "single_groups": 0.1}
+    single = audit(audit_dumps.verl(tmp_path / "single", scores), threshold=limits)
+    assert [[f.code for f in result.findings] for result in (healthy, single)] == [[], ["single_groups"]]
+    for result, metric, marks in ((healthy, "mean_reward", 0), (single, "finding:single_groups", 1)):
+        with Watched(browser, result.write(result.path / "audit")[0]) as watched:
+            assert watched.page.locator("#metric").input_value() == metric
+            assert watched.page.locator("#steps .worst-dot").count() == marks
+            assert watched.errors == []
 
 
 def test_each_method_shows_what_it_spends_on_the_dominating_rewards(browser, written):

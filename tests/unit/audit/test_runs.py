@@ -80,6 +80,16 @@ def test_a_run_without_any_reward_has_no_mean_and_one_group_is_one_group(tmp_pat
     assert "1 group of 8, 8 responses" in capsys.readouterr().out
 
 
+def test_the_summary_says_where_the_mean_reward_came_from_and_went_to(tmp_path):
+    steps = np.repeat(np.arange(20.0), 2)[:, None] + np.array([-0.5, 0.5])
+    shown = audit(audit_dumps.table(tmp_path / "rises.parquet", steps, per_step=2)).show()
+    assert "mean reward     9.5, from 0.5 in the first to 18.5 in the last tenth of the steps" in shown
+    shown = audit(audit_dumps.table(tmp_path / "one.parquet", steps[:2], per_step=2)).show()
+    assert "mean reward     0\n" in shown
+    shown = audit(audit_dumps.table(tmp_path / "none.parquet", np.full((8, 4), np.nan), per_step=2)).show()
+    assert "mean reward     –\n" in shown
+
+
 def test_verls_training_and_validation_are_two_runs(tmp_path):
     audit_dumps.verl(tmp_path / "train", audit_dumps.rewards(16, 8))
     audit_dumps.verl(tmp_path / "val", audit_dumps.rewards(16, 1))

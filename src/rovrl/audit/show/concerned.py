@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rovrl.audit.arrays import ranked
 from rovrl.audit.judge.checks import repeated_groups
 from rovrl.audit.judge.evidence import Evidence
 
@@ -33,9 +34,15 @@ def rewards_named(evidence: Evidence) -> list[tuple[str, NDArray[np.int64]]]:
 
 
 def groups_of_findings(result: AuditResult) -> dict[str, Groups]:
-    """The groups that each finding is about, by its code, where no statistic of the group alone says so."""
+    """The groups that each finding is about, by its code, where no measure over the steps shows them."""
     codes = [finding.code for finding in result.findings if finding.code in OF_CODE]
     return {code: OF_CODE[code](result.evidence) for code in codes}
+
+
+def share_by_step(result: AuditResult, groups: Groups) -> NDArray[np.float64]:
+    """The share of every step's groups that are among `groups`, in the order of `result.steps`."""
+    rank = ranked(result.rollouts.step)[1]
+    return np.bincount(rank, weights=groups) / np.bincount(rank)
 
 
 def _holding(rows: NDArray[np.int64], evidence: Evidence) -> Groups:
@@ -59,6 +66,7 @@ OF_CODE: dict[str, Callable[[Any], Groups]] = {
     "faulty_rewards": lambda e: _holding(e.rejected.row, e),
     "dominating_rewards": lambda e: e.suspects("dominating_rewards"),
     "contrast_lost": lambda e: e.suspects("contrast_lost"),
+    "single_groups": lambda e: e.table.single,
     "repeated_groups": lambda e: repeated_groups(e.rollouts, e.table),
     "branch_moved": lambda e: _with_tokens(e, "moved"),
     "ratio_bursts": lambda e: _with_tokens(e, "bursts"),

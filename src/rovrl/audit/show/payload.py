@@ -10,7 +10,7 @@ import numpy as np
 import rovrl
 from rovrl.audit.describe.description import Description
 from rovrl.audit.measure.reference import grid
-from rovrl.audit.show.concerned import groups_of_findings, rewards_named
+from rovrl.audit.show.concerned import groups_of_findings, rewards_named, share_by_step
 from rovrl.audit.show.details import cut, details
 from rovrl.config import CLIP_HIGH, CLIP_LOW, GRPO_EPSILON, RatioChannel, RewardChannel
 from rovrl.output.files import plain
@@ -30,6 +30,7 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
     settings, which = _settings(result, chosen)
     found = details(result, chosen)
     about, named = groups_of_findings(result), _named(result)
+    by_step = {code: {"by_step": share_by_step(result, groups)} for code, groups in about.items()}
     rows = []
     for group in chosen.tolist():
         row = _group(result, group)
@@ -45,7 +46,7 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
             "source": _source(result),
             "status": result.status,
             "verdict": result.verdict,
-            "findings": [asdict(finding) for finding in result.findings],
+            "findings": [asdict(finding) | by_step.get(finding.code, {}) for finding in result.findings],
             "thresholds": result.thresholds,
             "summary": asdict(result.summary),
             "notes": [asdict(note) for note in result.notes],

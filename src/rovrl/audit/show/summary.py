@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rovrl.audit.judge.findings import percent, share
 from rovrl.errors import RovrlError
@@ -92,6 +93,7 @@ def _rewards(result: AuditResult) -> str:
     credit = f"{percent(s.contrast_lost_credit)} under bounded credit (mean over untied groups)"
     changes = f"{s.sign_changes:,} responses ({percent(s.sign_change_share)}) between GRPO and robust credit"
     lines = [
+        ("mean reward", mean_reward(s) + _course(result.steps["mean_reward"])),
         ("no signal", f"{tied}, {s.single_groups:,} with fewer than two scored responses"),
         ("missing", f"{s.nonfinite_rewards:,} rewards are missing or not finite, in {s.nonfinite_groups:,} groups"),
         ("dominating", f"{s.dominating_rewards:,} rewards dominate {s.dominated_groups:,} groups; {halved}"),
@@ -103,6 +105,17 @@ def _rewards(result: AuditResult) -> str:
     if s.trained_with:
         lines.append(("trained with", NAMES.get(s.trained_with, s.trained_with)))
     return "Rewards\n" + _table(lines)
+
+
+def _course(by_step: NDArray[np.float64]) -> str:
+    """Where the mean reward came from and went to; empty for a single step and where an end has no finite reward."""
+    count = -(-len(by_step) // 10)
+    ends = [part[np.isfinite(part)] for part in (by_step[:count], by_step[-count:])]
+    if len(by_step) < 2 or not all(map(len, ends)):
+        return ""
+    first, last = (float(np.sum(part / len(part))) for part in ends)  # divided first: huge rewards have no sum
+    part = "step" if count == 1 else "tenth of the steps"
+    return f", from {first:.4g} in the first to {last:.4g} in the last {part}"
 
 
 def _responses(result: AuditResult) -> str:

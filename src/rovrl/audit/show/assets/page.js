@@ -25,7 +25,7 @@
   if (functions) refill(byId("functions"), functions);
 
   refill(byId("findings"), doc.findings.map((f, place) => {
-    const only = filterOf(f.code), usable = only !== undefined && list.options.includes(only), metric = METRIC_OF[f.code] ?? f.code;
+    const only = filterOf(f.code), usable = only !== undefined && list.options.includes(only), metric = chart.metricOf(f.code);
     const act = () => { if (usable) list.set({ only, search: "", step: null }); chart.set(metric); byId("groups").scrollIntoView({ block: "start" }); };
     const code = usable || chart.has(metric) ? el("button", { type: "button", class: "code", title: "show these groups", "data-code": f.code, onclick: act }, f.code) : el("code", {}, f.code);
     return el("li", {}, el("p", {}, code, " ", sentence(f.sentence)), el("details", { open: !narrow.matches && place === 0 }, el("summary", {}, "What to do"), el("p", { class: "muted" }, sentence(f.advice))));

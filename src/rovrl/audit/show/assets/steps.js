@@ -17,7 +17,7 @@ const MEASURES = {
   copies: { title: "responses whose text comes twice in the group", format: percent },
   distinct: { title: "distinct word pairs within groups", format: percent },
 };
-const METRIC_OF = { faulty_rewards: "dominated", dominating_rewards: "dominated", tied_groups: "tied", stuck_grader: "tied", nonfinite_rewards: "nonfinite", scale_jump: "spread" };
+const METRIC_OF = { weight_disagreement: "branch_moved", dominating_rewards: "dominated", tied_groups: "tied", stuck_grader: "tied", nonfinite_rewards: "nonfinite", scale_jump: "spread" };
 
 class StepsChart {
   constructor(doc, choose) {
@@ -29,6 +29,9 @@ class StepsChart {
       if (!middle.some((v) => v !== null)) continue;
       this.series[key] = { ...measure, middle, low: doc.steps[`${key}_low`], high: doc.steps[`${key}_high`] };
     }
+    for (const f of doc.findings) {
+      if (f.by_step && !METRIC_OF[f.code] && !this.has(f.code)) this.series[`finding:${f.code}`] = { title: `groups of ${f.code}`, format: percent, middle: f.by_step };
+    }
     for (const f of doc.description.functions) {
       if (f.by_step.some((v) => v !== null)) this.series[`function:${f.name}`] = { title: f.name, format: number, middle: f.by_step, part: true };
     }
@@ -37,13 +40,16 @@ class StepsChart {
     refill(byId("metric"), keys.filter((key) => !this.series[key].part).map(option),
       parts.length ? el("optgroup", { label: "reward functions" }, parts.map(option)) : null);
     byId("metric").addEventListener("change", () => this.set(byId("metric").value));
-    const top = doc.findings.map((f) => METRIC_OF[f.code] ?? f.code).find((key) => this.has(key));
-    this.metric = top ?? keys[0];
+    const top = doc.findings.map((f) => this.metricOf(f.code)).find((key) => this.has(key));
+    this.metric = top ?? (this.has("mean_reward") ? "mean_reward" : keys[0]);
     this.chosen = null;
     this.cursor = null;
   }
 
   get empty() { return this.metric === undefined; }
+
+  // The measure that shows a finding: its own, one that is near, or the share of each step's groups it is about.
+  metricOf(code) { return METRIC_OF[code] ?? (this.has(code) ? code : `finding:${code}`); }
 
   has(metric) { return Object.hasOwn(this.series, metric); }
 
@@ -57,11 +63,11 @@ class StepsChart {
   // The finding about this measure, with the step it names or the worst one.
   finding() {
     const s = this.series[this.metric];
-    const found = this.doc.findings.find((f) => (METRIC_OF[f.code] ?? f.code) === this.metric && f.code === (s.code ?? f.code));
+    const about = this.doc.findings.filter((f) => this.metricOf(f.code) === this.metric), found = about.find((f) => f.code === s.code) ?? about[0];
     if (!found) return null;
     const peak = s.middle.reduce((best, v, i) => (v !== null && (best < 0 || v > s.middle[best]) ? i : best), -1);
     const named = this.doc.steps.step.indexOf(found.step ?? null);
-    return { threshold: s.format === percent ? found.threshold : null, at: named >= 0 ? named : peak };
+    return { threshold: s.format === percent && found.code === s.code ? found.threshold : null, at: named >= 0 ? named : peak }; // a near measure has another threshold
   }
 
   say(i) {
