@@ -6,9 +6,10 @@ import pytest
 import audit_dumps
 from rovrl.audit import audit
 from rovrl.audit.faults.codes import codes as simulated_codes
+from rovrl.audit.faults.codes import reported
 from rovrl.audit.faults.honest import HONEST
-from rovrl.audit.faults.simulated import SimulatedRun, spikes
-from rovrl.audit.judge.alike import alike
+from rovrl.audit.faults.simulated import SimulatedRun, spikes, wrong_groups
+from rovrl.audit.judge.alike import _explained, _shuffled, alike
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.jump import _deviations
 from rovrl.cli import main
@@ -148,6 +149,29 @@ def test_equal_groups_are_a_note_and_torn_ones_a_finding(tmp_path):
     assert "equally hard" in notes(result)["groups_alike"]
     torn = HONEST["heavy"](generator, (24, 8, 16)).transpose(0, 2, 1).reshape(-1, 16)
     assert "groups_alike" in codes(audit(audit_dumps.table(tmp_path / "torn.parquet", torn, per_step=8)))
+
+
+def standings(generator, shape):
+    quality = generator.normal(0, 1, shape)
+    return (quality[..., :, None] > quality[..., None, :]).mean(-1)
+
+
+@pytest.mark.parametrize("shape", [(24, 8, 16), (250, 4, 4)])
+def test_rewards_relative_to_the_group_are_a_note_and_wrong_ids_are_still_found(shape):
+    generator = np.random.default_rng(0)
+    said = [reported(SimulatedRun(standings(generator, shape))) for _ in range(5)]
+    assert [one.findings for one in said] == [set()] * 5
+    assert all("relative_rewards" in one.notes for one in said)
+    torn = wrong_groups(SimulatedRun(HONEST["rule"](generator, shape)), generator)
+    assert "groups_alike" in simulated_codes(torn)
+
+
+def test_the_mean_over_shuffles_within_groups_is_exact():
+    generator = np.random.default_rng(0)
+    rank, step = generator.normal(0, 1, 12), np.zeros(3, dtype=np.int64)
+    member, dealt = np.repeat(np.arange(3), 4), np.arange(12) % 3
+    drawn = [_explained(generator.permuted(rank.reshape(3, 4), axis=1).ravel(), dealt, step) for _ in range(4000)]
+    assert _shuffled(rank, member, dealt, step) == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 4000**0.5)
 
 
 def test_saved_prompts_prove_the_group_ids(tmp_path):

@@ -85,8 +85,8 @@ CODES: dict[str, Code] = {
     ),
     "groups_alike": Code(
         3.0,
-        "standard errors by which rows dealt out in turn differ more, or groups less, than random sets of a step's responses",
-        "the group ids are wrong: was a batch of interleaved rows reshaped into groups?",
+        "standard errors by which rows dealt out in turn make groups that differ more than after a shuffle within the groups",
+        "the group ids are wrong: look for a batch of interleaved rows that was reshaped into groups",
     ),
     "scale_jump": Code(
         3.0,

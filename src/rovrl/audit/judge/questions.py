@@ -61,6 +61,10 @@ def _one_distance(e: Evidence, kind: str) -> Note | None:
 def _equal_groups(e: Evidence) -> Note | None:
     if e.alike is None or not e.alike.alike or e.alike.torn > CODES["groups_alike"].threshold:
         return None
+    if e.alike.relative:
+        what = f"the groups of a step differ less than random sets of its responses would (F = {e.alike.ratio:.2f})"
+        why = "as they do if rewards are relative to the group (ranks, win rates, standardised scores), which is fine"
+        return Note("relative_rewards", f"{what}, {why}; if yours are not, check the group ids")
     what = f"the groups of a step differ no more than random sets of its responses would (F = {e.alike.ratio:.2f})"
     return Note(
         "groups_alike", f"{what}: either all prompts are equally hard, or the group ids are wrong; check the ids"
