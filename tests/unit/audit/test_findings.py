@@ -9,10 +9,10 @@ import pytest
 import audit_dumps
 from rovrl.audit import audit, compare
 from rovrl.audit.faults import matrix as faults
-from rovrl.audit.faults.codes import codes
+from rovrl.audit.faults.codes import codes, reported
 from rovrl.audit.faults.honest import HONEST
 from rovrl.audit.faults.simulated import SimulatedRun
-from rovrl.audit.judge.checks import stuck_grader
+from rovrl.audit.judge.checks import unlikely_stretches
 from rovrl.audit.judge.codes import CODES
 from rovrl.cli import main
 from rovrl.errors import RovrlError
@@ -47,7 +47,41 @@ def test_a_run_that_solves_everything_late_is_no_stuck_grader(tmp_path):
     chance = np.clip(np.linspace(0.2, 1.3, 300), 0, 1)[:, None]
     scores = (generator.random((300, 16)) < chance**0.05).astype(float)
     result = audit(audit_dumps.table(tmp_path / "run.parquet", scores))
-    assert stuck_grader(result.rollouts, result.groups) is None
+    assert unlikely_stretches(result.rollouts, result.groups) == []
+
+
+def equal_rewards(scores, first, last, value) -> SimulatedRun:
+    scores[first:last] = value
+    return SimulatedRun(scores.reshape(24, 8, 16))
+
+
+@pytest.mark.parametrize("early_hits", [0, 1])
+def test_equal_rewards_before_the_first_discovery_are_asked_about_and_no_stuck_grader(early_hits):
+    scores = (np.random.default_rng(0).random((192, 16)) < 0.5).astype(float)
+    scores[:12] = 0.0
+    scores[0, :early_hits] = 1.0
+    said = reported(equal_rewards(scores, 12, 80, 0.0))
+    assert (said.findings, "equal_at_start" in said.notes) == (set(), True)
+
+
+def test_full_marks_up_to_the_end_are_asked_about_and_any_other_number_is_a_stuck_grader():
+    scores = (np.random.default_rng(0).random((192, 16)) < 0.5).astype(float)
+    solved = reported(equal_rewards(scores.copy(), 150, 192, 1.0))
+    assert (solved.findings, "equal_at_end" in solved.notes) == (set(), True)
+    assert "stuck_grader" in reported(equal_rewards(scores, 150, 192, 0.0)).findings
+
+
+def test_a_number_at_the_start_that_never_comes_again_is_a_stuck_grader():
+    scores = np.random.default_rng(0).normal(0, 1, (192, 1)) + np.random.default_rng(1).normal(0, 1, (192, 16))
+    assert "stuck_grader" in reported(equal_rewards(scores, 0, 16, 0.0)).findings
+
+
+def test_a_stuck_grader_is_found_beside_a_start_without_any_discovery():
+    scores = (np.random.default_rng(0).random((192, 16)) < 0.5).astype(float)
+    scores[100:124] = 0.0
+    said = reported(equal_rewards(scores, 0, 60, 0.0))
+    assert "stuck_grader" in said.findings
+    assert "equal_at_start" in said.notes
 
 
 def test_wrong_group_ids_show_in_the_prompts(tmp_path):

@@ -20,6 +20,9 @@ GRAM = 4
 """Consecutive groups compared together: 0/1 rewards of one group say too little."""
 BESIDE = 20
 """Groups next to a stretch that tell whether it was coming."""
+FEW, NEARLY = 0.1, 0.9
+"""A stretch belongs to an edge of the run with so few groups in between, per group of its own, or where so large a share of
+their rewards equal its own."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,27 @@ class Stretch:
     last_step: int
     value: float
     chance: float
+    at: str = ""
+    """"start" or "end" where a policy that had found nothing yet, or that had solved everything, explains it too."""
 
 
-def stuck_grader(rollouts: Rollouts, table: GroupTable) -> Stretch | None:
-    """The least likely stretch of consecutive groups tied at one value, if chance does not explain it.
+def stuck_grader(stretches: list[Stretch]) -> Stretch | None:
+    """The least likely stretch that only a grader explains."""
+    return _least([stretch for stretch in stretches if not stretch.at])
+
+
+def at_the_edges(stretches: list[Stretch]) -> list[Stretch]:
+    """The least likely stretch at the start and at the end of the run that learning may explain, if there are any."""
+    edges = [_least([stretch for stretch in stretches if stretch.at == edge]) for edge in ("start", "end")]
+    return [stretch for stretch in edges if stretch is not None]
+
+
+def _least(stretches: list[Stretch]) -> Stretch | None:
+    return min(stretches, key=lambda stretch: stretch.chance, default=None)
+
+
+def unlikely_stretches(rollouts: Rollouts, table: GroupTable) -> list[Stretch]:
+    """The stretches of consecutive groups tied at one value that chance does not explain, of the longest twenty.
 
     With p the share of groups tied at that value just before and just after (the larger), a stretch of L is expected about
     N·p^L times in N groups. Late in training most groups are tied at full marks: then p is near 1, or the stretch
@@ -47,7 +67,7 @@ def stuck_grader(rollouts: Rollouts, table: GroupTable) -> Stretch | None:
     starts = np.flatnonzero(~same)
     lengths = np.diff(np.append(starts, n))
     lengths = np.where(np.isnan(value[starts]), 0, lengths)
-    best: Stretch | None = None
+    found = []
     for place in np.argsort(-lengths, kind="stable")[:20].tolist():
         start, length = int(starts[place]), int(lengths[place])
         if length < 2:
@@ -60,10 +80,31 @@ def stuck_grader(rollouts: Rollouts, table: GroupTable) -> Stretch | None:
         shares = [((part == value[start]).sum() + 1) / (len(part) + 2) for part in (before, after) if len(part) >= 10]
         share = max(shares) if shares else 0.5 if length < n else 1e-3
         chance = float(n * share**length)
-        if chance < CHANCE and (best is None or chance < best.chance):
-            steps = rollouts.step[start : start + length]
-            best = Stretch(length, int(steps[0]), int(steps[-1]), float(value[start]), chance)
-    return best
+        if chance < CHANCE:
+            steps, edge = rollouts.step[start : start + length], _edge(rollouts, start, length, float(value[start]))
+            found.append(Stretch(length, int(steps[0]), int(steps[-1]), float(value[start]), chance, edge))
+    return found
+
+
+def _edge(rollouts: Rollouts, start: int, length: int, value: float) -> str:
+    """Whether a stretch is the "start" of the run (nothing found yet?) or, with the best reward, its "end" (all solved?).
+
+    A rare early success, or a rare miss later, does not change that. A number that no other group has was not earned: the
+    policy does not go from always to never. A whole run of one number has no edge.
+    """
+    first, last = int(rollouts.start[start]), int(rollouts.start[start + length])
+    before, after = rollouts.reward[:first], rollouts.reward[last:]
+    if not (before == value).any() and not (after == value).any():
+        return ""
+    if _reaches(before, start, length, value):
+        return "start"
+    best = not (before > value).any() and not (after > value).any()
+    return "end" if best and _reaches(after, rollouts.groups - start - length, length, value) else ""
+
+
+def _reaches(between: Array, groups: int, length: int, value: float) -> bool:
+    """Whether a stretch reaches an edge: there are few groups in between, or hardly another reward in no more than it has."""
+    return groups <= FEW * length or (groups <= length and bool((between == value).mean() >= NEARLY))
 
 
 def _solved(value: Array, start: int, length: int) -> bool:

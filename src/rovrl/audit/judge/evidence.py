@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rovrl.audit.judge import trained
 from rovrl.audit.judge.alike import Alike, alike
+from rovrl.audit.judge.checks import Stretch, unlikely_stretches
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.outliers import Outliers, outliers
 from rovrl.audit.judge.shown import Rejected, rejected
@@ -50,6 +51,11 @@ class Evidence:
         """Whether groups differ as groups do; None where that cannot be said, or where saved prompts prove the ids."""
         proven = self.by_prompt or (self.mixed[1] > 0 and self.mixed[0] == 0)
         return None if proven else alike(self.rollouts, self.table)
+
+    @cached_property
+    def stretches(self) -> list[Stretch]:
+        """Stretches of groups tied at one number that chance does not explain."""
+        return unlikely_stretches(self.rollouts, self.table)
 
     def suspects(self, code: str) -> NDArray[np.bool_]:
         """Groups in which a reward stands apart or is shown to be a fault; all dominated ones if the user asked for that."""

@@ -73,6 +73,13 @@ def mean_lost(table: GroupTable, credit: bool = False, among: NDArray[np.bool_] 
     return float(np.mean(lost[table.untied])) if table.untied.any() else 0.0
 
 
+def equal_groups(stretch: checks.Stretch) -> str:
+    """A stretch in words: how many groups, at which steps."""
+    one = stretch.first_step == stretch.last_step
+    where = f"step {stretch.first_step}" if one else f"steps {stretch.first_step} to {stretch.last_step}"
+    return f"{stretch.groups:,} groups in a row ({where})"
+
+
 def sign_change_share(table: GroupTable) -> float:
     """Share of the responses of untied groups whose advantage changes its sign."""
     return share(table.flips.sum(), table.finite[table.untied].sum())
@@ -149,11 +156,9 @@ def _empty(e: Evidence) -> Measured:
 
 
 def _stuck(e: Evidence) -> Measured:
-    stretch = checks.stuck_grader(e.rollouts, e.table)
+    stretch = checks.stuck_grader(e.stretches)
     if stretch is not None:
-        one = stretch.first_step == stretch.last_step
-        where = f"step {stretch.first_step}" if one else f"steps {stretch.first_step} to {stretch.last_step}"
-        what = f"{stretch.groups:,} groups in a row ({where}) have the reward {stretch.value:g} for every response"
+        what = f"{equal_groups(stretch)} have the reward {stretch.value:g} for every response"
         chance = f"by chance such a stretch is expected {stretch.chance:.0e} times"
         yield "stuck_grader", share(stretch.groups, len(e.table.size)), f"{what}; {chance}"
 

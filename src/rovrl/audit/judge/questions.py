@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from rovrl.audit.judge.checks import at_the_edges
 from rovrl.audit.judge.codes import CODES
 from rovrl.audit.judge.evidence import Evidence
-from rovrl.audit.judge.findings import percent, share
+from rovrl.audit.judge.findings import equal_groups, percent, share
 from rovrl.audit.read.rows import Note
 
 
 def questions(e: Evidence) -> list[Note]:
-    """The notes on dominating rewards that need not be faults, and on groups that are all alike."""
+    """The notes on what need not be a fault: rewards that dominate, equal ones at an edge of the run, groups that are alike."""
     asked = [_levels(e), _tail(e), _one_distance(e, "bonus"), _one_distance(e, "penalty"), _equal_groups(e)]
-    return [note for note in asked if note is not None]
+    return [note for note in asked if note is not None] + _edges(e)
 
 
 def _dominated(e: Evidence, kind: str) -> tuple[int, str]:
@@ -69,3 +70,18 @@ def _equal_groups(e: Evidence) -> Note | None:
     return Note(
         "groups_alike", f"{what}: either all prompts are equally hard, or the group ids are wrong; check the ids"
     )
+
+
+def _edges(e: Evidence) -> list[Note]:
+    why = {
+        "start": "had the policy found nothing yet, or was the grader broken at the start?",
+        "end": "is everything solved, or does the grader give full marks to anything?",
+    }
+    return [
+        Note(
+            f"equal_at_{stretch.at}",
+            f"{equal_groups(stretch)}, at the {stretch.at} of the run, have the reward {stretch.value:g} for every response: "
+            f"{why[stretch.at]} Look at some responses",
+        )
+        for stretch in at_the_edges(e.stretches)
+    ]
