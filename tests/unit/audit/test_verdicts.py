@@ -174,6 +174,28 @@ def test_the_mean_over_shuffles_within_groups_is_exact():
     assert _shuffled(rank, member, dealt, step) == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 4000**0.5)
 
 
+@pytest.mark.parametrize("shape", [(24, 8, 8), (60, 32, 8), (250, 4, 16)])
+def test_a_score_behind_a_format_that_is_being_learned_is_no_jump_of_the_scale(shape):
+    generator, asked = np.random.default_rng(0), 0
+    for _ in range(5):
+        learned = generator.random(shape) < 1 / (1 + np.exp(6.0 - np.arange(shape[0])[:, None, None]))
+        score = generator.normal(0, 1, (*shape[:2], 1)) + generator.normal(0, 0.3, shape)
+        said = reported(SimulatedRun(np.where(learned, score, -3.0)))
+        assert "scale_jump" not in said.findings
+        asked += "scale_moves" in said.notes
+    assert asked
+
+
+def test_a_jump_of_the_scale_names_its_step(tmp_path):
+    rewards = HONEST["score"](np.random.default_rng(0), (24, 8, 16))
+    rewards[10:] *= 10
+    result = audit(audit_dumps.table(tmp_path / "run.parquet", rewards.reshape(-1, 16), per_step=8))
+    found = next(finding for finding in result.findings if finding.code == "scale_jump")
+    first = int(np.unique(result.rollouts.step)[10])
+    assert found.to_dict()["step"] == first
+    assert f"from step {first} on" in found.sentence
+
+
 def test_saved_prompts_prove_the_group_ids(tmp_path):
     equal = np.random.default_rng(0).normal(0, 1, (24 * 8, 16))
     prompts = [f"prompt {k // 16}" for k in range(equal.size)]

@@ -12,6 +12,7 @@ from rovrl.audit.judge import trained
 from rovrl.audit.judge.alike import Alike, alike
 from rovrl.audit.judge.checks import Stretch, unlikely_stretches
 from rovrl.audit.judge.expect import Expectations
+from rovrl.audit.judge.jump import Jump, scale_jump
 from rovrl.audit.judge.outliers import Outliers, outliers
 from rovrl.audit.judge.shown import Rejected, rejected
 from rovrl.audit.measure.ratios import RatioTable
@@ -56,6 +57,11 @@ class Evidence:
     def stretches(self) -> list[Stretch]:
         """Stretches of groups tied at one number that chance does not explain."""
         return unlikely_stretches(self.rollouts, self.table)
+
+    @cached_property
+    def jump(self) -> Jump | None:
+        """The clearest lasting change of the rewards' scale."""
+        return scale_jump(self.rollouts, self.table)
 
     def suspects(self, code: str) -> NDArray[np.bool_]:
         """Groups in which a reward stands apart or is shown to be a fault; all dominated ones if the user asked for that."""

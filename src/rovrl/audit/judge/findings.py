@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from rovrl.audit.judge import checks, trained
 from rovrl.audit.judge.codes import CODES
 from rovrl.audit.judge.evidence import Evidence
-from rovrl.audit.judge.jump import scale_jump
+from rovrl.audit.judge.jump import Jump
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
 
-Measured = Iterator[tuple[str, float, str]]
-"""(reason code, value, the sentence to say if the value is above its threshold)"""
+Measured = Iterator[tuple[str, float, str] | tuple[str, float, str, int]]
+"""(reason code, value, the sentence to say if the value is above its threshold, the step it names if it names one)"""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Finding:
     threshold: float
     sentence: str
     advice: str
+    step: int | None = None
+    """The step from which on it holds, where it begins at one."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -38,9 +40,9 @@ class Finding:
 def findings(evidence: Evidence, limit: Mapping[str, float]) -> list[Finding]:
     """Everything above its threshold, the most damaging first."""
     found = [
-        Finding(code, value, limit[code], sentence, advice(code, evidence))
+        Finding(code, value, limit[code], sentence, advice(code, evidence), *step)
         for measure in MEASURES
-        for code, value, sentence in measure(evidence)
+        for code, value, sentence, *step in measure(evidence)
         if value > limit[code]
     ]
     order = list(CODES)
@@ -78,6 +80,12 @@ def equal_groups(stretch: checks.Stretch) -> str:
     one = stretch.first_step == stretch.last_step
     where = f"step {stretch.first_step}" if one else f"steps {stretch.first_step} to {stretch.last_step}"
     return f"{stretch.groups:,} groups in a row ({where})"
+
+
+def changed_spread(jump: Jump) -> str:
+    """A change of the scale in words."""
+    many = f"{jump.factor:.3g} times what it was before"
+    return f"from step {jump.step} on the spread of the rewards within groups is {many}"
 
 
 def sign_change_share(table: GroupTable) -> float:
@@ -184,11 +192,8 @@ def _group_ids(e: Evidence) -> Measured:
 
 
 def _jump(e: Evidence) -> Measured:
-    jump = scale_jump(e.rollouts, e.table)
-    if jump is not None:
-        step, factor = jump
-        what = f"from step {step} on the spread of the rewards within groups is {factor:.3g} times what it was before"
-        yield "scale_jump", max(factor, 1 / factor), what
+    if e.jump is not None and not e.jump.gradual:
+        yield "scale_jump", max(e.jump.factor, 1 / e.jump.factor), changed_spread(e.jump), e.jump.step
 
 
 def _ratio_side(e: Evidence) -> Measured:

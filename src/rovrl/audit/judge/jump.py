@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
+from rovrl.audit.describe.ranks import group_correlation
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
@@ -19,10 +21,24 @@ LARGE = 1.2
 """A smaller factor is not a jump, and is not tested."""
 ERROR = 1e-3
 """The chance, over all steps together, that groups in random order show such a change; honest runs drift, hence so small."""
+STEPS = 6
+"""Steps on each side, or as many as hold BESIDE groups, in which the rewards may move along."""
+TREND, CLEAR = 0.5, 2.5
+"""They do if the groups' means have this rank correlation with the step, and so many standard errors of it."""
 
 
-def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | None:
-    """(step, factor) of the clearest lasting change of the spread within groups; None if chance explains all of them.
+class Jump(NamedTuple):
+    """A lasting change of the spread."""
+
+    step: int
+    """The first step with the new spread."""
+    factor: float
+    gradual: bool
+    """Whether the rewards themselves move from step to step just before or after it, as while something is learned."""
+
+
+def scale_jump(rollouts: Rollouts, table: GroupTable) -> Jump | None:
+    """The clearest lasting change of the spread within groups; None if chance explains all of them.
 
     At every step the 48 groups before it are compared with the 48 from it on, by the sum of their ranks. If the groups stood
     in random order, that sum would have the permutation distribution of Wilcoxon's statistic (its exact mean and variance,
@@ -44,7 +60,32 @@ def scale_jump(rollouts: Rollouts, table: GroupTable) -> tuple[int, float] | Non
     best = int(np.argmax(clear))
     if len(edges) * math.erfc(float(clear[best]) / 2**0.5) > ERROR:
         return None
-    return int(step[edges[large[best]]]), math.exp(float(change[large[best]]))
+    first = int(step[edges[large[best]]])
+    return Jump(first, math.exp(float(change[large[best]])), _moves(rollouts.step, table.mean, first))
+
+
+def _moves(step: NDArray[np.int64], mean: Array, first: int) -> bool:
+    """Whether the groups' means rise or fall with the steps before `first`, or from it on.
+
+    A changed unit leaves the rewards on either side of it as they are. Where a format is learned on which a score depends, the
+    groups that still have a failure get fewer from step to step: their wide spread goes within a few steps, too.
+    """
+    known = np.flatnonzero(np.isfinite(mean))
+    known = known[np.argsort(step[known], kind="stable")]
+    edge = int(np.searchsorted(step[known], first))
+    steps = np.unique(step[known])
+    place = int(np.searchsorted(steps, first))
+    low = int(np.searchsorted(step[known], steps[max(0, place - STEPS)]))
+    high = int(np.searchsorted(step[known], steps[min(len(steps), place + STEPS) - 1], side="right"))
+    return any(
+        _trend(step[side].astype(np.float64), mean[side])
+        for side in (known[max(0, min(low, edge - BESIDE)) : edge], known[edge : max(high, edge + BESIDE)])
+    )
+
+
+def _trend(step: Array, mean: Array) -> bool:
+    found = group_correlation(np.zeros(len(step), dtype=np.int64), 1, step, mean)[0]  # NaN within one step
+    return bool(abs(found) >= max(TREND, CLEAR / max(len(step) - 1, 1) ** 0.5))
 
 
 def _change(log: Array, edges: NDArray[np.int64]) -> Array:

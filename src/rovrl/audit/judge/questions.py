@@ -7,13 +7,20 @@ import numpy as np
 from rovrl.audit.judge.checks import at_the_edges
 from rovrl.audit.judge.codes import CODES
 from rovrl.audit.judge.evidence import Evidence
-from rovrl.audit.judge.findings import equal_groups, percent, share
+from rovrl.audit.judge.findings import changed_spread, equal_groups, percent, share
 from rovrl.audit.read.rows import Note
 
 
 def questions(e: Evidence) -> list[Note]:
     """The notes on what need not be a fault: rewards that dominate, equal ones at an edge of the run, groups that are alike."""
-    asked = [_levels(e), _tail(e), _one_distance(e, "bonus"), _one_distance(e, "penalty"), _equal_groups(e)]
+    asked = [
+        _levels(e),
+        _tail(e),
+        _one_distance(e, "bonus"),
+        _one_distance(e, "penalty"),
+        _equal_groups(e),
+        _moving_scale(e),
+    ]
     return [note for note in asked if note is not None] + _edges(e)
 
 
@@ -85,3 +92,10 @@ def _edges(e: Evidence) -> list[Note]:
         )
         for stretch in at_the_edges(e.stretches)
     ]
+
+
+def _moving_scale(e: Evidence) -> Note | None:
+    if e.jump is None or not e.jump.gradual or max(e.jump.factor, 1 / e.jump.factor) <= CODES["scale_jump"].threshold:
+        return None
+    why = "the rewards move from step to step about there, as while something is learned on which they depend"
+    return Note("scale_moves", f"{changed_spread(e.jump)}, but {why}; or did the reward or its weights change?")
