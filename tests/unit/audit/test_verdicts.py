@@ -196,6 +196,18 @@ def test_a_jump_of_the_scale_names_its_step(tmp_path):
     assert f"from step {first} on" in found.sentence
 
 
+def repetition_penalties(generator, shape):
+    hit = generator.random(shape) < generator.beta(0.2, 6, (*shape[:2], 1))
+    return HONEST["score"](generator, shape) - hit * generator.uniform(0.5, 3, shape)
+
+
+def test_penalties_that_cluster_on_prompts_are_a_note_and_no_finding():
+    runs = [repetition_penalties(np.random.default_rng((seed, 5)), (24, 8, 16)) for seed in range(20)]
+    said = [reported(SimulatedRun(rewards)) for rewards in runs]
+    assert sum(bool(one.findings) for one in said) <= 1
+    assert any("clustered_rewards" in one.notes for one in said)
+
+
 def test_saved_prompts_prove_the_group_ids(tmp_path):
     equal = np.random.default_rng(0).normal(0, 1, (24 * 8, 16))
     prompts = [f"prompt {k // 16}" for k in range(equal.size)]

@@ -111,7 +111,7 @@ def bursts(rate: float, size: float) -> Callable[[SimulatedRun, Generator], Simu
 
 
 OUTLIERS = {"faulty_rewards", "dominating_rewards", "contrast_lost"}
-ASKED = {"heavy_tail", "reward_levels", "rare_bonus", "rare_penalty"}
+ASKED = {"heavy_tail", "reward_levels", "rare_bonus", "rare_penalty", "clustered_rewards"}
 """The notes that ask the user about rewards that stand out and need not be faults."""
 FAULTS: dict[str, tuple[Callable[[SimulatedRun, Generator], SimulatedRun], set[str]]] = {
     "spikes of 4 sd, 1 %": (spikes(0.01, 4), OUTLIERS),

@@ -8,6 +8,8 @@ of a log-normal tail. Before the audit accuses anyone it asks, of each dominatin
 2. Does the tail thin out towards it without a gap? Then it is the end of a *tail*.
 3. Do all of them lie on one side at one distance? Then it may be a rare *bonus* or *penalty*, and only the user can know.
 
+4. Are far rewards *clustered* on some prompts, beyond chance? A fault hits anyone; what depends on the prompt is merit.
+
 What is left stands *apart*. Within a tail, rewards may *crowd* where it would thin out (`rovrl.audit.judge.crowd`).
 """
 
@@ -28,6 +30,7 @@ from rovrl.audit.measure.order import ROUNDING
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.robust.outliers.bulk import median
+from rovrl.robust.outliers.dispersion import Design, chance, overdispersion, pairs
 from rovrl.robust.outliers.gaps import WIDTHS, cuts
 
 LEVELS = 0.05
@@ -45,7 +48,9 @@ LOOKED_AT = 4096
 FAR = 1e300
 ONE_LEVEL = 0.2
 """Distances whose middle four fifths span less than this share of their median are one level."""
-OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "crowd", "apart")
+CLUSTERED = 0.01
+"""The chance below which rewards that stand apart share their groups too often to be faults."""
+OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "clustered", "crowd", "apart")
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
         beyond |= gap.seen(distance / usual[group]) > gap.threshold
     size = np.abs(distance) / usual[group]
     crowds = (size >= hump.low) & (size <= hump.high) if hump else np.zeros(len(row), dtype=bool)
-    kind = np.where(beyond, "apart", np.where(crowds, "crowd", "tail")).astype("<U8")
+    kind = np.where(beyond, "apart", np.where(crowds, "crowd", "tail")).astype("<U9")
     alone = beyond | _dominates(table, group, distance)
     out = crowds | alone
     row, group, distance, kind = row[out], group[out], distance[out], kind[out]
@@ -90,6 +95,8 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
         here, there = (kind == "apart") & (sign * distance > 0), (kind == "apart") & (sign * distance < 0)
         if here.any() and not there.any() and _one_level(distance[here]):
             kind[here] = name
+    if _follows_prompts(rollouts, table, usual, (distance / usual[group])[kind == "apart"]):
+        kind[kind == "apart"] = "clustered"
     kind[~expect.unexpected(rollouts.reward[row], distance > 0)] = "level"
     told = alone[out] | (kind != "level")  # a crowd that is a level of the reward is nothing to speak of
     return Outliers(row[told], group[told], distance[told], kind[told])
@@ -179,6 +186,25 @@ def _gaps(rollouts: Rollouts, table: GroupTable, usual: Array) -> tuple[list[Gap
         if here := cuts(np.sort(side[side > least])[::-1], least, 0.5 * len(far), nearer=nearer, **rule):
             found.append(Gap(seen, here[-1].threshold))
     return found, crowd(far) if size >= SMALL else None
+
+
+def _follows_prompts(rollouts: Rollouts, table: GroupTable, usual: Array, apart: Array) -> bool:
+    """Whether far rewards on the sides of those that stand apart share groups more often than chance explains.
+
+    All from NEAREST on count, also those that are so many in their group that they dominate nothing there: what stands apart
+    may be the end of them.
+    """
+    if len(apart) < 2:
+        return False
+    size = min(np.abs(apart).min(), NEAREST)
+    sides = [sign for sign in (1, -1) if (sign * apart > 0).any()]
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = np.maximum(table.highest - table.median, table.median - table.lowest) >= (1 - ROUNDING) * size * usual
+        row, group = _far_rows(rollouts, table, np.flatnonzero(far), size * usual)
+    distance = _distance(rollouts, table, row, group)
+    hits = np.bincount(group[np.isin(np.sign(distance), sides)], minlength=len(table.size))
+    design = Design(np.where(table.single, 0, table.finite), np.zeros(len(hits), dtype=np.int64))
+    return overdispersion(pairs(hits), chance(np.array([hits.sum()]), design)) < CLUSTERED
 
 
 def _one_level(distance: Array) -> bool:

@@ -16,6 +16,7 @@ def questions(e: Evidence) -> list[Note]:
     asked = [
         _levels(e),
         _tail(e),
+        _clustered(e),
         _one_distance(e, "bonus"),
         _one_distance(e, "penalty"),
         _equal_groups(e),
@@ -50,6 +51,16 @@ def _tail(e: Evidence) -> Note | None:
         return None
     what = f"{where} one or a few rewards dominate, at the end of a tail that thins out without a gap"
     return Note("heavy_tail", f"{what}: no sign of a fault, but is the reward meant to have such a tail?")
+
+
+def _clustered(e: Evidence) -> Note | None:
+    groups = len(e.outliers.groups("clustered"))
+    value = share(groups, (~e.table.single).sum())
+    if value <= CODES["dominating_rewards"].threshold:
+        return None
+    where = f"in {groups:,} groups ({percent(value)})"
+    what = f"{where} one or a few rewards stand apart, and far ones cluster on some prompts, as merit does and faults do not"
+    return Note("clustered_rewards", f"{what}: a penalty or a bonus that depends on the prompt? Look at them")
 
 
 def _one_distance(e: Evidence, kind: str) -> Note | None:
