@@ -24,13 +24,13 @@ def say(text: str, stream: TextIO | None = None) -> None:
 
     A RovrlError where nothing can be written, as on a full disk.
     """
-    stream = stream or sys.stdout
+    out: TextIO = stream or sys.stdout
     try:
-        print(text, file=stream, flush=True)
+        print(text, file=out, flush=True)
     except BrokenPipeError:
-        _give_up(stream)
+        _give_up(out)
     except OSError as error:
-        _give_up(stream)
+        _give_up(out)
         raise RovrlError(f"cannot write the output: {error.strerror or error}") from error
 
 

@@ -174,6 +174,13 @@ def test_truncation_comes_from_the_dump_or_from_a_pile_at_the_longest_length(tmp
     assert audit(path).description.totals.truncated == pytest.approx(0.2)
 
 
+def test_the_longest_of_a_few_common_lengths_is_no_limit(tmp_path):
+    rows = [{"group": k // 4, "reward": k % 3, "length": 3 + k % 3, "response": "x"} for k in range(60)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert audit(path).description.totals.truncated is None
+
+
 def test_columns_are_known_by_their_names_in_any_case():
     assert verdict(["Step", "Is_Correct"]) == "Is_Correct"
     assert verdict(["rewards/accuracy", "x"]) == "rewards/accuracy"

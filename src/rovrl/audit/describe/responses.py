@@ -19,6 +19,8 @@ from rovrl.output.progress import Progress, silent
 
 AT_LIMIT = 0.002
 """The longest length of a run counts as its limit if more than this share, and three responses or more, have exactly it."""
+NEAR_LIMIT, PILE = 0.8, 3.0
+"""And if it has this many times the responses of any length from 0.8 times it on: lengths of 3, 4 and 5 are no pile."""
 DIVERSITY_TEXTS = 40_000
 """Texts whose word pairs are counted, spread over the steps: the rest of the measures read everything."""
 COMPLETIONS = ("completion", "output", "response", *Columns.USUAL["completion"])
@@ -163,6 +165,9 @@ def _at_limit(length: Array) -> dict[str, object]:
     longest = known.max() if len(known) else 0.0
     there = int((known == longest).sum())
     if there < max(3, AT_LIMIT * len(known)) or (known == longest).all():
+        return {}
+    below = np.unique(known[(known < longest) & (known >= NEAR_LIMIT * longest)], return_counts=True)[1]
+    if there < PILE * below.max(initial=0):
         return {}
     by = f"inferred from the {there:,} responses of exactly {longest:,.0f} tokens, the longest of the run"
     return {

@@ -62,6 +62,24 @@ def rare_answers(generator: Generator, shape: Shape) -> Array:
     return (generator.random(shape) < chance) + 0.1 * generator.random(shape)
 
 
+def ranks(generator: Generator, shape: Shape) -> Array:
+    """The share of the other responses to the prompt that a response beats: every group has the same mean."""
+    return generator.normal(size=shape).argsort(-1).argsort(-1) / (shape[2] - 1.0)
+
+
+def learned_format(generator: Generator, shape: Shape) -> Array:
+    """0/1, and -1 without a format that the policy learns in the first quarter of the run."""
+    time = np.arange(shape[0])[:, None, None]
+    formed = generator.random(shape) < 1 / (1 + np.exp(-(time - shape[0] / 4)))
+    return np.where(formed, verdicts(generator, shape), -1.0)
+
+
+def penalties(generator: Generator, shape: Shape) -> Array:
+    """A score minus a price for repetition, between 0.5 and 3, which a few prompts bring about."""
+    chance = np.where(generator.random((*shape[:2], 1)) < 0.1, 0.4, 0.0)
+    return scores(generator, shape) - (generator.random(shape) < chance) * generator.uniform(0.5, 3, shape)
+
+
 def scores(generator: Generator, shape: Shape) -> Array:
     """Like a learned reward: a level per prompt, a small contrast, noise (the paper's published reward facts)."""
     right = generator.random(shape) < generator.beta(1.5, 1.5, (*shape[:2], 1))
@@ -91,5 +109,8 @@ HONEST: dict[str, Callable[[Generator, Shape], Array]] = {
     "exponential": exponential,
     "mixed tasks": mixed_tasks,
     "rare answers": rare_answers,
+    "ranks": ranks,
+    "learned format": learned_format,
+    "penalties": penalties,
 }
 """Name -> rewards [step, prompt, response] of a run without any fault."""

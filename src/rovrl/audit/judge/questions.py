@@ -65,11 +65,13 @@ def _clustered(e: Evidence) -> Note | None:
 
 def _one_distance(e: Evidence, kind: str) -> Note | None:
     here = e.outliers.kind == kind
+    if share(len(e.rejected.row), e.rejected.responses) > CODES["faulty_rewards"].threshold:
+        here = here & ~np.isin(e.outliers.row, e.rejected.row)  # a finding speaks of those
     if not here.any():
         return None
     side = "above" if kind == "bonus" else "below"
     far = float(np.median(np.abs(e.outliers.distance[here])))
-    where = f"in {len(e.outliers.groups(kind)):,} groups"
+    where = f"in {len(np.unique(e.outliers.group[here])):,} groups"
     many = f"{here.sum():,} rewards {where} lie about {far:.3g} {side} the rest of their group"
     ask = (
         f"a rare {kind}, or a fault that always gives the same? Look at them; if it is meant, say --expect rare-{kind}"

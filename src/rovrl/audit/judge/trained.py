@@ -15,8 +15,8 @@ MATCH_GROUPS = 500
 TRL_EPSILON, MAD_EPSILON = 1e-4, 1e-6
 """What TRL adds to a standard deviation, and the textbook's robust z-score to its MAD."""
 
-DEVIATION = {None, "grpo", "gspo", "gspo-clamp", "softrovr", "softrovr-robust", "softrovr-clamp", "gmpo", "sapo"}
-"""Names of methods that divide by the group's standard deviation; None: nothing is known, and most runs do."""
+DEVIATION = {"grpo", "gspo", "gspo-clamp", "softrovr", "softrovr-robust", "softrovr-clamp", "gmpo", "sapo"}
+"""Names of methods that divide by the group's standard deviation."""
 NOTHING = {"dr_grpo", "dr-grpo", "rloo"}
 """Names of methods that divide by nothing."""
 
