@@ -81,8 +81,9 @@ class Design:
     def shapes(self) -> list[Shape]:
         """The sizes that occur in each stratum; strata whose largest groups are equal stand together."""
         inside = self.sizes > 0
-        both = np.stack([self.strata[inside], self.sizes[inside]])
-        (stratum, size), groups = np.unique(both, axis=1, return_counts=True)
+        base = int(self.sizes.max(initial=0)) + 1
+        found, groups = np.unique(self.strata[inside] * base + self.sizes[inside].astype(np.int64), return_counts=True)
+        stratum, size = np.divmod(found, base)
         largest = np.zeros(self.num_strata, size.dtype)
         np.maximum.at(largest, stratum, size)
         rows = [np.flatnonzero(largest[stratum] == most) for most in set(largest[stratum].tolist())]
