@@ -15,13 +15,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time each name is imported when it is first asked for: the test itself needs no torch
-    from rovrl.faults.evidence import Side
+    from rovrl.faults.candidates import Side
     from rovrl.faults.find import Faults, find_faults
     from rovrl.faults.window import FaultWindow
 
 __all__ = ["FaultWindow", "Faults", "Side", "find_faults"]
 
-_HOMES = {"FaultWindow": "window", "Faults": "find", "Side": "evidence", "find_faults": "find"}
+_HOMES = {"FaultWindow": "window", "Faults": "find", "Side": "candidates", "find_faults": "find"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from rovrl.faults.evidence import Side
+from rovrl.faults.candidates import Side
 from rovrl.faults.merit import merit_level
 from rovrl.faults.shown import shown
 from rovrl.faults.window import FaultWindow, Step

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rovrl.faults.evidence import MIXED, SMALLEST, layers
+from rovrl.faults.candidates import MIXED
+from rovrl.faults.evidence import SMALLEST, layers
 from rovrl.robust.outliers import dispersion
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design
@@ -24,8 +25,8 @@ UNEVEN = 0.06
 """The squared coefficient of variation of the groups' true variances up to which a bulk is even."""
 TAILED = 6.0
 """The kurtosis up to which variances can be compared at all."""
-EVIDENT, FACTOR = 1e-3, 1.3
-"""A layer follows the prompts if chance makes its pairs with less than this probability, and they are this many times more."""
+FACTOR = 1.3
+"""A layer follows the prompts if its pairs are evidently more than chance makes, and this many times more."""
 NARROW = 0.6
 """From the 10 % to the 90 % quantile of a layer's distances, relative to their median."""
 
@@ -55,15 +56,10 @@ def _layer(groups: SortedGroups, residual: np.ndarray, unit: float, design: Desi
         both = int(((counts > 0) & (opposite > 0)).sum()) > MIXED * int((counts > 0).sum())
         if high - low > NARROW * middle or both:
             continue
-        if _follows(counts, design) and _follows(_from_commoner_level(counts, opposite, design.sizes), design):
+        seen = counts, _from_commoner_level(counts, opposite, design.sizes)
+        if all(dispersion.evident(hits, design, FACTOR) for hits in seen):
             return float(middle)
     return 0.0
-
-
-def _follows(counts: np.ndarray, design: Design) -> bool:
-    """Whether hits per group follow the prompts."""
-    found, expected = dispersion.pairs(counts), dispersion.chance(design.by_stratum(counts), design)
-    return found > FACTOR * expected.mean and dispersion.overdispersion(found, expected) < EVIDENT
 
 
 def _from_commoner_level(counts: np.ndarray, opposite: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rovrl.faults.evidence import SMALLEST, Side, search, search_together
+from rovrl.faults.candidates import Side, not_exceeded
+from rovrl.faults.evidence import SMALLEST, search, search_together
 from rovrl.faults.nearest import LEAST
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design, gamma_share
@@ -16,6 +17,9 @@ CLEAR, DOUBTFUL = 0.35, 0.3
 STRAY, STRAY_CHANCE = 1.5, 0.02
 """Hits farther than 1.5 times what is usual are rare: a center that needs them is less likely."""
 ROUNDS = 8
+DISPERSED, MANY, DISPERSED_OF_MANY = 1e-3, 0.4, 1e-5
+"""An excess of pairs is excused while centers are misplaced. Once they are settled, chance must make it with the first
+probability; where more than this share of all responses is hit, some centers stay misplaced, and the last one is enough."""
 SPARED = 0.005
 """If chance spares so few groups with less than this probability, the hits do not come by chance."""
 
@@ -39,7 +43,7 @@ def shown(groups: SortedGroups, strata: np.ndarray) -> tuple[np.ndarray, Side, S
             now = np.minimum.reduce([low for low, _ in cycle]), np.maximum.reduce([high for _, high in cycle])
             break
         now = new
-    if _spares_too_few(groups, design, *now):
+    if _dispersed(design, above, below) or _spares_too_few(groups, design, *now):
         return np.zeros(len(groups.values), bool), Side(), Side(), unit
     return _mask(groups, *now), above, below, unit
 
@@ -69,6 +73,12 @@ def _round(
 
 def _same(one: Ranges, other: Ranges) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _dispersed(design: Design, above: Side, below: Side) -> bool:
+    """Whether what was shown follows the prompts after all, about the centers that it leads to."""
+    many = above.hits + below.hits > MANY * float(design.members.sum())
+    return any(side.p_value < (DISPERSED_OF_MANY if many else DISPERSED) for side in (above, below))
 
 
 def _spares_too_few(groups: SortedGroups, design: Design, low: np.ndarray, high: np.ndarray) -> bool:
@@ -119,13 +129,7 @@ def _recentred(groups: SortedGroups, center: np.ndarray, residual: np.ndarray, a
 def _usual(residual: np.ndarray, ends: tuple[float, ...]) -> tuple[float, ...]:
     """How far hits usually are, downwards and upwards: 1.5 times the distance that 95 % of them do not exceed."""
     sides = -residual[residual < -ends[0]], residual[residual > ends[1]]
-    return tuple(STRAY * (_not_exceeded(hits) if len(hits) else end) for hits, end in zip(sides, ends, strict=True))
-
-
-def _not_exceeded(hits: np.ndarray) -> float:
-    """The distance that 95 % of the hits do not exceed: one of them. (np.quantile takes ten times as long.)"""
-    k = int(0.95 * (len(hits) - 1))
-    return float(np.partition(hits, k)[k])
+    return tuple(STRAY * (not_exceeded(hits) if len(hits) else end) for hits, end in zip(sides, ends, strict=True))
 
 
 def _likelihood(

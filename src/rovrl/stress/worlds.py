@@ -150,6 +150,36 @@ def _units(draw: _Draw) -> np.ndarray:
     return np.where(draw.rng.random((draw.knobs.prompts, 1)) < 0.5, draw.right, hundred)
 
 
+def _beside_verdicts(most: int) -> World:
+    """Half of the prompts graded 0 or 1, half 0 to `most` in whole marks, as many as parts of the answer are right."""
+
+    def world(knobs: Knobs, rng: np.random.Generator) -> Truth:
+        draw = _Draw(knobs, rng)
+        marks = rng.binomial(most, rng.beta(0.7, 0.7, (knobs.prompts, 1)), draw.shape)
+        graded = rng.random((knobs.prompts, 1)) < 0.5
+        rewards = np.where(graded, marks, draw.right)
+        draw.right = np.where(graded, marks / most, draw.right)
+        return draw.with_faults(rewards, 0.0)
+
+    return world
+
+
+def _tenfold(draw: _Draw) -> np.ndarray:
+    return draw.score() * np.where(draw.rng.random((draw.knobs.prompts, 1)) < 0.5, 10.0, 1.0)
+
+
+def _crash(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    truth = draw.with_faults(draw.right, knobs.rate, 0.0)
+    return replace(truth, rewards=np.where(truth.faults, -10.0, truth.rewards))
+
+
+def _beyond(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    truth = draw.with_faults(_bonus(draw), knobs.rate, 0.0)
+    return replace(truth, rewards=truth.rewards + 1.65 * truth.faults)
+
+
 SIMULATED: Mapping[str, tuple[str, World]] = {
     "clean": ("clean score", _clean(_Draw.score)),
     "spikes5": ("5 % spikes", _spikes(0.05)),
@@ -163,7 +193,9 @@ SIMULATED: Mapping[str, tuple[str, World]] = {
     "by_prompt": ("faults whose rate depends on the prompt", _by_prompt),
     "binary": ("0/1 rewards", _clean(lambda draw: draw.right)),
     "binary10": ("0/1 rewards, spikes", _spiked(lambda draw: draw.right)),
+    "crash": ("0/1 rewards, crashes at -10", _crash),
     "bonus": ("0/1 and a small bonus", _clean(_bonus)),
+    "beyond": ("0/1 and a small bonus, faults a little above right answers", _beyond),
     "rarebonus": ("rare right answers and a small bonus", _clean(_bonus, rare=True)),
     "rarebonus10": ("rare right answers, a small bonus, spikes", _spiked(_bonus, rare=True)),
     "heavy": ("honest heavy tails", _clean(lambda draw: draw.score(draw.rng.standard_t(1.5, draw.shape)))),
@@ -172,6 +204,9 @@ SIMULATED: Mapping[str, tuple[str, World]] = {
         _clean(lambda d: d.score() * np.exp(d.rng.normal(0, 1, (d.knobs.prompts, 1)))),
     ),
     "units": ("grades up to 1 and up to 100 in one batch", _clean(_units)),
+    "verdicts10": ("0/1 and whole marks up to 10 in one batch", _beside_verdicts(10)),
+    "verdicts100": ("0/1 and whole marks up to 100 in one batch", _beside_verdicts(100)),
+    "tenfold": ("scores, on half of the prompts ten times as large", _clean(_tenfold)),
     "quarters": ("grades in quarters and a little noise", _quarters),
     "hardly": ("right answers at rates that hardly vary, and a small bonus", _hardly),
     "inside": ("a grader that crashes with 0, inside the range of the scores", _inside),

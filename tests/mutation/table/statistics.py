@@ -145,10 +145,17 @@ STATISTICS: tuple[Mutant, ...] = (
         ("return c * math.sqrt(square * count) / slope", "return c * math.sqrt(square * count) / (2 * slope)"),
     ),
     *mutants(
-        "robust/units.py",
+        "robust/units/parts.py",
         "unit/robust/test_units.py",
         ("half = max(ordered.shape[-1] // 2, 2)", "half = max(ordered.shape[-1] // 3, 2)"),
-        ("APART = 8.0", "APART = 800.0"),
+        ("EXACT, EXACT_IN_SMALL, SMALL = 0.7,", "EXACT, EXACT_IN_SMALL, SMALL = 0.1,"),
+    ),
+    *mutants("robust/units/__init__.py", "unit/robust/test_units.py", ("APART = 8.0", "APART = 800.0")),
+    *mutants(
+        "robust/units/varying.py",
+        "unit/robust/test_units.py",
+        ("FOLLOWS, BY_CHANCE = 0.75,", "FOLLOWS, BY_CHANCE = -0.75,"),
+        ("excess / (excess + v) * deviation", "excess / (excess - v) * deviation"),
     ),
     *mutants(
         "robust/redescending.py",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rovrl.faults.evidence import ERROR
+from rovrl.faults.candidates import ERROR
 from rovrl.faults.shown import shown
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import CORRELATION, VARIATION

@@ -27,8 +27,27 @@ def test_the_bulk_is_the_shortest_interval_with_half_of_a_group():
 
 @pytest.mark.parametrize("group", [4, 8, 16])
 @pytest.mark.parametrize("prompts", [16, 256])
-@pytest.mark.parametrize("kind", ["verdicts", "score", "bonus", "lognormal", "grades", "spiked"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "verdicts",
+        "score",
+        "bonus",
+        "lognormal",
+        "grades",
+        "tenths",
+        "tests",
+        "format",
+        "marks",
+        "noisy marks",
+        "spiked",
+    ],
+)
 def test_one_data_set_is_one_unit(kind, prompts, group):
+    if prompts == 16 and kind in ("format", "noisy marks"):
+        prompts = (
+            64  # of sixteen groups, few have most members at one level now and then, and look like another data set
+        )
     for seed in range(5):
         rng, y = verdicts(seed, prompts, group)
         score = 0.33 * y + rng.normal(0, 0.05, y.shape)
@@ -38,6 +57,12 @@ def test_one_data_set_is_one_unit(kind, prompts, group):
             "bonus": y + 0.1 * rng.random(y.shape),
             "lognormal": score * np.exp(rng.normal(0, 0.5, (prompts, 1))),
             "grades": rng.binomial(10, rng.beta(2, 2, (prompts, 1)), y.shape).astype(float),
+            "tenths": rng.binomial(10, rng.beta(0.7, 0.7, (prompts, 1)), y.shape) / 10,
+            "tests": rng.binomial(20, rng.beta(0.7, 0.7, (prompts, 1)), y.shape) / 20,
+            "format": y + 0.1 * (rng.random(y.shape) < 0.7),
+            "marks": np.clip(np.round(3 + rng.normal(0, 1, (prompts, 1)) + rng.normal(0, 0.7, y.shape)), 1, 5),
+            "noisy marks": rng.binomial(4, rng.beta(0.7, 0.7, (prompts, 1)), y.shape) / 4
+            + rng.normal(0, 0.01, y.shape),
             "spiked": score + 18.6 * (rng.random(y.shape) < 0.1),
         }[kind]
         labels, spreads = units([torch.from_numpy(rewards)])
@@ -56,6 +81,51 @@ def test_grades_up_to_one_and_up_to_a_hundred_are_two_units(seed):
     assert spreads[1] > 8 * spreads[0]
     contrast = rewards.amax(-1) > rewards.amin(-1)
     assert torch.equal(labels[0][contrast] == 1, torch.from_numpy(large)[contrast])
+
+
+@pytest.mark.parametrize("group", [4, 8, 16])
+@pytest.mark.parametrize("most", [10, 100])
+def test_verdicts_beside_whole_marks_are_measured_by_themselves(most, group):
+    for seed in range(3):
+        rng, y = verdicts(seed, 256, group)
+        graded = np.arange(256) % 2 == 1
+        marks = rng.binomial(most, rng.beta(0.7, 0.7, (256, 1)), y.shape)
+        rewards = torch.from_numpy(np.where(graded[:, None], marks, y).astype(float))
+        labels, spreads = units([rewards])
+        contrast = (rewards.amax(-1) > rewards.amin(-1)).numpy()
+        assert spreads[0] == pytest.approx(0.5, rel=0.05)
+        assert (labels[0].numpy()[~graded & contrast] == 0).all()
+        assert (labels[0].numpy()[graded & contrast] > 0).mean() > 0.8  # a few graded groups have marks 0 and 1 alone
+
+
+def test_two_kinds_of_rewards_are_told_apart_by_a_smaller_factor_than_two_of_one_kind():
+    rng, y = verdicts(prompts=256)
+    large = np.arange(256) % 2 == 1
+    noisy = np.where(large[:, None], 10 * y + rng.normal(0, 1, y.shape), y)
+    assert len(units([torch.from_numpy(noisy)])[1]) == 2
+    assert len(units([torch.from_numpy(np.where(large[:, None], 4 * y, y) + 0.05 * rng.random(y.shape))])[1]) == 1
+
+
+@pytest.mark.parametrize(("group", "error"), [(8, 0.75), (16, 0.55)])
+@pytest.mark.parametrize("law", ["tenfold", "lognormal"])
+def test_where_scales_differ_from_prompt_to_prompt_each_group_has_about_its_own_unit(law, group, error):
+    rng, y = verdicts(3, 256, group)
+    scale = 10.0 ** (rng.random(256) < 0.5) if law == "tenfold" else np.exp(rng.normal(0, 1.5, 256))
+    rewards = (0.33 * y + rng.normal(0, 0.05, y.shape)) * scale[:, None]
+    labels, spreads = units([torch.from_numpy(rewards)])
+    unit = np.log(np.array(spreads)[labels[0].numpy()])
+    assert np.std(unit - np.log(scale)) < error < 1.1 < np.std(np.log(scale))
+    again, wider = units([torch.from_numpy(1e3 * rewards)])
+    assert torch.equal(again[0], labels[0])
+    np.testing.assert_allclose(wider, 1e3 * np.array(spreads), rtol=1e-9)
+
+
+@pytest.mark.parametrize("group", [8, 16])
+def test_noise_that_differs_from_prompt_to_prompt_is_no_unit(group):
+    for seed in range(5):
+        rng, y = verdicts(seed, 256, group)
+        noise = 0.02 * np.exp(rng.normal(0, 1, (256, 1))) * rng.normal(0, 1, y.shape)
+        assert len(units([torch.from_numpy(0.33 * y + noise)])[1]) == 1
 
 
 def test_in_a_mixed_batch_each_unit_gets_the_advantages_of_its_own_batch():

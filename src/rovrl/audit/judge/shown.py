@@ -11,7 +11,7 @@ from rovrl.audit.arrays import ranked
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.faults.evidence import Side
+from rovrl.faults.candidates import Side
 from rovrl.faults.shown import shown
 from rovrl.robust.outliers.bulk import SortedGroups
 

@@ -23,6 +23,10 @@ CORRELATION, VARIATION = 0.15, 2.0
 vanishes with their rate, rates with a squared coefficient of variation of 2."""
 
 
+EVIDENT = 1e-3
+"""Below this probability an excess of pairs is not chance."""
+
+
 class Moments(NamedTuple):
     """Mean, variance and third central moment."""
 
@@ -125,6 +129,13 @@ def overdispersion(found: float, expected: Moments) -> float:
     shape = 4 / max(expected.third / deviation**3, 1e-3) ** 2
     place = shape + (found - 0.5 - expected.mean) / deviation * shape**0.5
     return 1.0 if place <= 0 else 1 - gamma_share(shape, place)
+
+
+def evident(counts: np.ndarray, design: Design, factor: float, error: float = EVIDENT) -> bool:
+    """Whether hits per group are evidently overdispersed: chance makes their pairs with a probability below `error`, and they
+    are more than `factor` times those that it makes on average."""
+    found, expected = pairs(counts), chance(design.by_stratum(counts), design)
+    return found > factor * expected.mean and overdispersion(found, expected) < error
 
 
 def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, *, hidden: str = "none") -> float:

@@ -1,0 +1,84 @@
+"""Which groups are measured in the same unit: two data sets graded 0 to 1 and 0 to 100 in one batch have no common spread.
+
+`parts` tells data sets apart, `varying` prompts whose scales differ; here they become units with their spreads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rovrl.robust.spread import spread
+from rovrl.robust.units.parts import Part, bulk, parts
+from rovrl.robust.units.varying import own_units
+
+__all__ = ["APART", "bulk", "units"]
+
+APART = 8.0
+"""Two units of one kind have spreads that differ at least by this factor."""
+OTHER_KIND, SEVERAL = 3.0, 5
+"""Likewise of two kinds, with and without a continuous part, if each has several groups."""
+OTHER_VERDICTS, OF_FEW, FEW = 1.5, 2.0, 32
+"""Likewise verdicts, which have the same two levels in group after group, and anything else; the second is for fewer than so
+many groups of verdicts."""
+
+
+@torch.no_grad()
+def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, " group"]], list[float]]:
+    """For each matrix the number of each group's unit, and the spread of each unit, ascending; one unit as a rule.
+
+    `groups` holds one matrix of finite values for each group size. Scales with the unit. No contrast: one unit, 0.
+    """
+    rows = [own.detach().double().cpu() for own in groups]
+    if not rows:
+        return [], [0.0]
+    bulks = torch.cat([bulk(own) for own in rows])
+    spreads = torch.zeros(len(bulks), dtype=torch.float64, device="cpu")
+    for part in _told_apart(rows, parts(rows, bulks)):
+        chosen = _chosen(rows, part.mask)
+        factors = own_units(chosen, bulks[part.mask])
+        scaled = [own / unit.unsqueeze(-1) for own, unit in zip(chosen, factors, strict=True)]
+        spreads[part.mask] = spread(scaled) * torch.cat(factors)
+    found, labels = spreads.unique(return_inverse=True)
+    return list(labels.split([len(own) for own in rows])), found.tolist()
+
+
+def _told_apart(rows: Sequence[Tensor], found: Sequence[Part]) -> list[Part]:
+    """The parts whose spreads differ enough; neighbours that do not are joined, verdicts last of all."""
+    if len(found) == 1:
+        return list(found)
+    measured = [(spread(_chosen(rows, part.mask)), part) for part in found]
+    verdicts = [pair for pair in measured if pair[1].kind == "verdicts"]
+    others = _joined(rows, [pair for pair in measured if pair[1].kind != "verdicts"])
+    return [part for _, part in _joined(rows, verdicts + others)]
+
+
+def _joined(rows: Sequence[Tensor], measured: list[tuple[float, Part]]) -> list[tuple[float, Part]]:
+    """Parts with their spreads, joined with their neighbours until all differ enough."""
+    while True:
+        measured = sorted(measured, key=lambda pair: pair[0])
+        near = next((k for k in range(1, len(measured)) if not _differ(measured[k - 1], measured[k])), None)
+        if near is None:
+            return measured
+        both = measured[near - 1][1].joined(measured[near][1])
+        measured[near - 1 : near + 1] = [(spread(_chosen(rows, both.mask)), both)]
+
+
+def _differ(one: tuple[float, Part], other: tuple[float, Part]) -> bool:
+    """Whether the second part, which is the wider one, has another unit than the first."""
+    return one[0] > 0 and other[0] >= _least_factor(one[1], other[1]) * one[0]
+
+
+def _least_factor(one: Part, other: Part) -> float:
+    verdicts = [int(part.mask.sum()) for part in (one, other) if part.kind == "verdicts"]
+    if verdicts:
+        return OTHER_VERDICTS if min(verdicts) >= FEW else OF_FEW
+    several = min(int(one.mask.sum()), int(other.mask.sum())) >= SEVERAL
+    return OTHER_KIND if one.kind != other.kind and several else APART
+
+
+def _chosen(rows: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    return [own[some] for own, some in zip(rows, mask.split([len(own) for own in rows]), strict=True)]
