@@ -22,7 +22,7 @@ from rovrl.robust.location import whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
 from rovrl.robust.settings import SMALL_BLOCK, scale_source
 from rovrl.robust.spread import spread
-from rovrl.robust.units import APART, units
+from rovrl.robust.units import APART, LARGEST, units
 
 ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 1.0, 1e-6
 """credit_bound="adaptive" is 2 spreads (`rovrl.robust.spread`), credit_floor="adaptive" one; neither below 1e-6."""
@@ -170,7 +170,7 @@ def batch_scales(
     labels, spreads = units(groups)
     base = _nearest(spreads, near) if near and len(spreads) > 1 else _common(labels, spreads)
     unit = near if near and len(spreads) > 1 and not _alike(base, near) else base
-    ratios = [value / unit if len(spreads) > 1 else 1.0 for value in spreads]
+    ratios = [min(value / unit, LARGEST) if len(spreads) > 1 else 1.0 for value in spreads]
     ratios = torch.tensor(ratios, dtype=torch.float64, device="cpu")
     return Scales(scale, base, [ratios[own] for own in labels])
 

@@ -148,14 +148,14 @@ STATISTICS: tuple[Mutant, ...] = (
         "robust/units/parts.py",
         "unit/robust/test_units.py",
         ("half = max(ordered.shape[-1] // 2, 2)", "half = max(ordered.shape[-1] // 3, 2)"),
-        ("EXACT, EXACT_IN_SMALL, SMALL = 0.7,", "EXACT, EXACT_IN_SMALL, SMALL = 0.1,"),
+        ("EXACT = ((16, 0.7), (8, 0.75)", "EXACT = ((16, 0.1), (8, 0.1)"),
     ),
     *mutants("robust/units/__init__.py", "unit/robust/test_units.py", ("APART = 8.0", "APART = 800.0")),
     *mutants(
         "robust/units/varying.py",
         "unit/robust/test_units.py",
         ("FOLLOWS, BY_CHANCE = 0.75,", "FOLLOWS, BY_CHANCE = -0.75,"),
-        ("excess / (excess + v) * deviation", "excess / (excess - v) * deviation"),
+        ("excess / (excess + v) * (b", "excess / (excess - v) * (b"),
     ),
     *mutants(
         "robust/redescending.py",

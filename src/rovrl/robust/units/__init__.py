@@ -15,15 +15,15 @@ from rovrl.robust.spread import spread
 from rovrl.robust.units.parts import Part, bulk, parts
 from rovrl.robust.units.varying import own_units
 
-__all__ = ["APART", "bulk", "units"]
+__all__ = ["APART", "LARGEST", "bulk", "units"]
 
 APART = 8.0
-"""Two units of one kind have spreads that differ at least by this factor."""
-OTHER_KIND, SEVERAL = 3.0, 5
-"""Likewise of two kinds, with and without a continuous part, if each has several groups."""
+"""Two units have spreads that differ at least by this factor."""
 OTHER_VERDICTS, OF_FEW, FEW = 1.5, 2.0, 32
-"""Likewise verdicts, which have the same two levels in group after group, and anything else; the second is for fewer than so
+"""Likewise verdicts, which have the same two levels in group after group, and anything wider; the second is for fewer than so
 many groups of verdicts."""
+LARGEST = 1e300
+"""Spreads are no larger."""
 
 
 @torch.no_grad()
@@ -36,12 +36,15 @@ def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, 
     if not rows:
         return [], [0.0]
     bulks = torch.cat([bulk(own) for own in rows])
-    spreads = torch.zeros(len(bulks), dtype=torch.float64, device="cpu")
+    if bool(bulks.isnan().all()):
+        return [torch.zeros(len(own), dtype=torch.long, device="cpu") for own in rows], [0.0]
+    spreads = torch.full_like(bulks, torch.nan)
     for part in _told_apart(rows, parts(rows, bulks)):
         chosen = _chosen(rows, part.mask)
         factors = own_units(chosen, bulks[part.mask])
         scaled = [own / unit.unsqueeze(-1) for own, unit in zip(chosen, factors, strict=True)]
-        spreads[part.mask] = spread(scaled) * torch.cat(factors)
+        spreads[part.mask] = (spread(scaled) * torch.cat(factors)).clamp(max=LARGEST)
+    spreads = spreads.nan_to_num(float(spreads[~spreads.isnan()].min()))  # groups without contrast: any unit will do
     found, labels = spreads.unique(return_inverse=True)
     return list(labels.split([len(own) for own in rows])), found.tolist()
 
@@ -51,8 +54,8 @@ def _told_apart(rows: Sequence[Tensor], found: Sequence[Part]) -> list[Part]:
     if len(found) == 1:
         return list(found)
     measured = [(spread(_chosen(rows, part.mask)), part) for part in found]
-    verdicts = [pair for pair in measured if pair[1].kind == "verdicts"]
-    others = _joined(rows, [pair for pair in measured if pair[1].kind != "verdicts"])
+    verdicts = [pair for pair in measured if pair[1].verdicts]
+    others = _joined(rows, [pair for pair in measured if not pair[1].verdicts])
     return [part for _, part in _joined(rows, verdicts + others)]
 
 
@@ -73,11 +76,9 @@ def _differ(one: tuple[float, Part], other: tuple[float, Part]) -> bool:
 
 
 def _least_factor(one: Part, other: Part) -> float:
-    verdicts = [int(part.mask.sum()) for part in (one, other) if part.kind == "verdicts"]
-    if verdicts:
-        return OTHER_VERDICTS if min(verdicts) >= FEW else OF_FEW
-    several = min(int(one.mask.sum()), int(other.mask.sum())) >= SEVERAL
-    return OTHER_KIND if one.kind != other.kind and several else APART
+    if not one.verdicts:
+        return APART
+    return OTHER_VERDICTS if int(one.mask.sum()) >= FEW else OF_FEW
 
 
 def _chosen(rows: Sequence[Tensor], mask: Tensor) -> list[Tensor]:

@@ -23,37 +23,30 @@ SHARE, LEAST = 0.1, 3
 LEAST_VERDICTS = 5
 """Verdicts are told from a few groups that have two of several grades by chance if at least so many groups are verdicts, and so
 many are not."""
-EXACT, EXACT_IN_SMALL, SMALL = 0.7, 0.85, 8
-"""Of the groups with both levels of a verdict this share must have no third one; the second number is for groups of fewer than
-eight, which miss levels by chance."""
+EXACT = ((16, 0.7), (8, 0.75), (0, 0.95))
+"""From which mean size of the groups on, which share of the groups with both levels of a verdict must have no third one: small
+groups miss levels by chance."""
 
 
 class Part(NamedTuple):
-    """Groups that may be of one unit, and what their bulks are."""
+    """Groups with contrast that may be of one unit."""
 
     mask: Bool[Tensor, " group"]
-    kind: str
-    """"verdicts"; "tied", if most members are equal to another one of their group; or "continuous"."""
+    verdicts: bool = False
 
     def joined(self, other: Part) -> Part:
         """Both together: verdicts lose what sets them apart."""
-        kinds = {self.kind, other.kind} - {"verdicts"}
-        return Part(self.mask | other.mask, "continuous" if "continuous" in kinds else "tied")
+        return Part(self.mask | other.mask)
 
 
 def parts(rows: Sequence[Float[Tensor, "group n"]], bulks: Float[Tensor, " g"]) -> list[Part]:
-    """The groups of all matrices in parts that may differ in unit; groups without contrast are of the first, and do no harm."""
+    """The groups with contrast of all matrices, in parts that may differ in unit; there must be one."""
     contrast = ~bulks.isnan()
     enough = max(LEAST, SHARE * float(contrast.sum()))
-    verdicts = [Part(mask, "verdicts") for mask in _verdicts(rows, contrast, enough)]
+    verdicts = [Part(mask, verdicts=True) for mask in _verdicts(rows, contrast, enough)]
     taken = torch.stack([part.mask for part in verdicts]).any(0) if verdicts else torch.zeros_like(contrast)
     left = bulks.masked_fill(taken, torch.nan)
-    others = _by_bulk(rows, left, enough) if bool((~left.isnan()).any()) else []
-    every = [*verdicts, *others]
-    if not every:
-        return [Part(torch.ones_like(contrast), "tied")]
-    rest = ~torch.stack([part.mask for part in every]).any(0)
-    return [every[0]._replace(mask=every[0].mask | rest), *every[1:]]
+    return [*verdicts, *(_by_bulk(left, enough) if bool((~left.isnan()).any()) else [])]
 
 
 def bulk(rows: Float[Tensor, "group n"]) -> Float[Tensor, " group"]:
@@ -73,7 +66,7 @@ def _verdicts(rows: Sequence[Tensor], contrast: Tensor, enough: float) -> list[T
     two = contrast & torch.cat([((own == own.amin(-1, True)) | (own == own.amax(-1, True))).all(-1) for own in rows])
     levels, number, counts = ends[two].unique(dim=0, return_inverse=True, return_counts=True)
     size = sum(own.numel() for own in rows) / max(len(contrast), 1)
-    exact, found = EXACT if size >= SMALL else EXACT_IN_SMALL, []
+    exact, found = next(share for least, share in EXACT if size >= least), []
     others = int(contrast.sum()) - counts
     for k in ((counts >= max(enough, LEAST_VERDICTS)) & (others >= LEAST_VERDICTS)).nonzero().flatten().tolist():
         both = [((own == levels[k, 0]).any(-1) & (own == levels[k, 1]).any(-1)).sum() for own in rows]
@@ -84,8 +77,8 @@ def _verdicts(rows: Sequence[Tensor], contrast: Tensor, enough: float) -> list[T
     return found
 
 
-def _by_bulk(rows: Sequence[Tensor], bulks: Tensor, enough: float) -> list[Part]:
-    """Tied bulks, and the others between gaps; too few join their neighbours. NaN: groups that are left out."""
+def _by_bulk(bulks: Tensor, enough: float) -> list[Part]:
+    """Bulks of 0, and the others between gaps; too few join their neighbours. NaN: groups that are left out."""
     positive = bulks[bulks > 0].sort().values
     limits = [0.0]
     if len(positive) > 1:
@@ -94,16 +87,7 @@ def _by_bulk(rows: Sequence[Tensor], bulks: Tensor, enough: float) -> list[Part]
     label = torch.bucketize(bulks.nan_to_num(0.0), torch.tensor(limits, dtype=torch.float64, device="cpu"))
     used = ~bulks.isnan()
     counts = torch.bincount(label[used], minlength=len(limits) + 1).tolist()
-    kept = [k for k, count in enumerate(counts) if count >= enough]
-    closest = [min(kept or [0], key=lambda k: abs(k - own)) for own in range(len(counts))]
+    kept = [k for k, count in enumerate(counts) if count >= enough] or [0]
+    closest = [min(kept, key=lambda k: abs(k - own)) for own in range(len(counts))]
     label = torch.tensor(closest, device=bulks.device)[label]
-    tied = torch.cat([_tied(own) for own in rows])
-    masks = [used & (label == k) for k in kept or [0]]
-    return [Part(mask, "tied" if float(tied[mask].mean()) > 0.5 else "continuous") for mask in masks]
-
-
-def _tied(rows: Float[Tensor, "group n"]) -> Float[Tensor, " group"]:
-    """The share of each group's members that are equal to another one."""
-    ordered = rows.sort(-1).values
-    same = torch.nn.functional.pad(ordered[:, 1:] == ordered[:, :-1], (1, 1))
-    return (same[:, 1:] | same[:, :-1]).double().mean(-1)
+    return [Part(used & (label == k)) for k in kept]

@@ -1,12 +1,13 @@
 """Prompts whose scales differ: each group's unit, shrunk towards the common one by as much as its bulk is uncertain.
 
 The logarithm b of a group's bulk is that of its unit, plus an error of known variance v. If the b of a batch vary by more, and
-the groups' whole standard deviations vary along with them, it is the unit that varies, and
+where right and wrong answers differ by more than the bulk they differ by more along with it, it is the unit that varies, and
 
     log u_j = m + τ²/(τ² + v_j)·(b_j - m),    τ² = Var b - v
 
-is the best linear prediction of it. Noise that differs from prompt to prompt while right and wrong differ by the same moves
-the bulks alone; grades with a little noise move them when half of a group is no longer at one level.
+is the best linear prediction of it. Noise that differs from prompt to prompt moves the bulks alone; groups that are all noise
+do not show what right and wrong differ by. Grades with a little noise move the bulks when half of a group is no longer at one
+level: so the standard deviations of all groups have to follow their bulks, and those of groups with a contrast as well.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from torch import Tensor
 
 VARIES = 0.5
 """τ² from which on units vary: a factor of two up or down is usual."""
-FOLLOWS, BY_CHANCE = 0.75, 0.4
+FOLLOWS, BY_CHANCE = 0.75, 0.2
 """The slope of the standard deviations on the bulks that shows it, and the slope of both errors on each other."""
+BEYOND, SHOWN, SMALLEST = 2.0, 0.3, 12
+"""Groups show a contrast beyond their bulk if their standard deviation is this many times as large. This share of the groups
+must show one, and they must have twelve members on average: the bulk of a few is small by chance."""
 MIDDLE = 1.683
 """The distance between the 20 % and the 80 % quantile of a normal distribution, in standard deviations: a few groups full of
 outliers are no units of their own."""
@@ -29,32 +33,41 @@ ENOUGH = 256
 """Members of groups from which on variances say something: sixteen groups of sixteen."""
 STEPS = 2
 """Units are rounded to so many steps per factor of two."""
+FARTHEST = 400
+"""The largest number of steps."""
 
 
 def own_units(rows: Sequence[Float[Tensor, "group n"]], bulks: Float[Tensor, " g"]) -> list[Float[Tensor, " group"]]:
     """For each matrix the unit of each group, relative to the common one; all are 1 unless units are shown to vary."""
-    sizes = [len(own) for own in rows]
+    sizes, members = [len(own) for own in rows], sum(own.numel() for own in rows)
     used = bulks > 0
-    exponent = torch.zeros(len(bulks), dtype=torch.float64, device="cpu")
-    if sum(own.numel() for own in rows) >= ENOUGH and bool(used.any()):
-        size = torch.cat(
-            [torch.full((len(own),), float(own.shape[-1]), dtype=torch.float64, device="cpu") for own in rows]
-        )
-        log_sd = torch.cat([own.std(-1, correction=0) for own in rows])[used].clamp(1e-300, 1e300).log()
-        exponent[used] = _exponents(bulks[used].log(), log_sd, _error(size[used]))
+    exponent = torch.zeros_like(bulks)
+    if members >= ENOUGH and members >= SMALLEST * len(bulks) and bool(used.any()):
+        size = torch.cat([torch.full_like(own[:, 0], own.shape[-1]) for own in rows])
+        sd = torch.cat([(own - own.mean(-1, keepdim=True)).square().mean(-1).sqrt() for own in rows])
+        exponent[used] = _exponents(bulks[used].log(), sd[used].clamp(1e-300, 1e300).log(), _error(size[used]))
     return list((2.0 ** (exponent / STEPS)).split(sizes))
 
 
 def _exponents(b: Tensor, log_sd: Tensor, v: Tensor) -> Tensor:
     """log₂ of each unit in whole steps; 0 where nothing shows that units vary."""
-    deviation = b - b.mean()
-    error, variance = float(v.mean()), float((deviation**2).mean())
+    error = float(v.mean())
     low, high = (float(torch.quantile(b, share)) for share in (0.2, 0.8))
-    excess = min(variance, ((high - low) / MIDDLE) ** 2) - error
-    slope = (float((deviation * log_sd).mean()) - BY_CHANCE * error) / max(variance - error, 1e-300)
-    if not (excess >= VARIES and slope >= FOLLOWS):
+    excess = min(float(b.var(correction=0)), ((high - low) / MIDDLE) ** 2) - error
+    contrast = log_sd - b > math.log(BEYOND)
+    if excess < VARIES or float(contrast.sum()) < SHOWN * len(b):
         return torch.zeros_like(b)
-    return (STEPS * excess / (excess + v) * deviation / math.log(2)).round()
+    if min(_slope(b[some], log_sd[some], error) for some in (slice(None), contrast)) < FOLLOWS:
+        return torch.zeros_like(b)
+    deviation = STEPS * excess / (excess + v) * (b - b.mean()) / math.log(2)
+    return deviation.round().clamp(-FARTHEST, FARTHEST)
+
+
+def _slope(b: Tensor, log_sd: Tensor, error: float) -> float:
+    """How the logarithms of the standard deviations follow those of the units, of which the bulks tell with an error."""
+    deviation = b - b.mean()
+    variance = float((deviation**2).mean()) - error
+    return (float((deviation * log_sd).mean()) - BY_CHANCE * error) / variance if variance > 0 else 0.0
 
 
 def _error(size: Tensor) -> Tensor:
