@@ -70,15 +70,11 @@ def _joined(rows: Sequence[Tensor], measured: list[tuple[float, Part]]) -> list[
         measured[near - 1 : near + 1] = [(spread(_chosen(rows, both.mask)), both)]
 
 
-def _differ(one: tuple[float, Part], other: tuple[float, Part]) -> bool:
+def _differ(narrow: tuple[float, Part], wide: tuple[float, Part]) -> bool:
     """Whether the second part, which is the wider one, has another unit than the first."""
-    return one[0] > 0 and other[0] >= _least_factor(one[1], other[1]) * one[0]
-
-
-def _least_factor(one: Part, other: Part) -> float:
-    if not one.verdicts:
-        return APART
-    return OTHER_VERDICTS if int(one.mask.sum()) >= FEW else OF_FEW
+    few = int(narrow[1].mask.sum()) < FEW
+    least = APART if not narrow[1].verdicts else OF_FEW if few else OTHER_VERDICTS
+    return narrow[0] > 0 and wide[0] >= least * narrow[0]
 
 
 def _chosen(rows: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
