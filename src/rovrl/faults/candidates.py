@@ -24,6 +24,9 @@ MOST = 0.5
 NEGLIGIBLE, MISPLACED = 0.15, 0.1
 """An excess of this share of the expected pairs is not dispersion, however significant: some centers are misplaced. Those show
 on the other side; with fewer opposite hits than the second share of all, correspondingly less is excused."""
+SLIGHT = 0.35
+"""Verdicts that hardly differ from prompt to prompt have this share of the ordinary correlation: 0.05, as where prompts were
+chosen for their difficulty."""
 LIKE, USUAL = 1.6, 0.95
 """Opposite hits are of one kind up to this many times the distance that this share of the hits does not exceed: a few of them
 may belong to groups whose center is a fault."""
@@ -88,15 +91,23 @@ class Candidates:
         return np.bincount(self.group[chosen], minlength=len(self.groups.size)).astype(float)
 
     def shows(self, cut: Cut, beyond: Cut | None) -> bool:
-        """Whether the candidates from the cut to the one beyond are faults: evenly spread, and not merely for lack of power."""
+        """Whether the candidates from the cut to the one beyond are faults: evenly spread, and not merely for lack of power.
+
+        Hits that meet opposite ones, or have some that are too few to meet, are told from ordinary verdicts. On one side alone
+        they may as well be right answers, so they are told even from verdicts that hardly differ from prompt to prompt.
+        """
         counts = self.counts(cut, beyond)
         expected = self.chance(counts)
         opposite = cache(lambda: self.opposite(cut, beyond))
         if not self.even_not_ordinary(counts, expected, opposite=opposite):
             return False
-        if self.even_not_ordinary(counts, expected, opposite=opposite, hidden="majorities"):
+        if self.meets(counts, opposite()):
             return True
-        return self.meets(counts, opposite()) or self.two_levels(counts, opposite())
+        too_few = opposite().sum() >= MISPLACED * counts.sum() and self.meetings(counts, opposite()) < MEETINGS
+        share = 1.0 if too_few else SLIGHT
+        if self.even_not_ordinary(counts, expected, opposite=opposite, hidden="majorities", share=share):
+            return True
+        return self.two_levels(counts, opposite())
 
     def even_not_ordinary(
         self,
@@ -105,10 +116,12 @@ class Candidates:
         *,
         opposite: Callable[[], np.ndarray] | None = None,
         hidden: str = "none",
+        share: float = 1.0,
     ) -> bool:
         """Whether the counts vary no more than chance allows (`expected`: its moments), and less than ordinary verdicts.
 
-        A negligible excess is excused; given the `opposite` hits, only as far as they show that centers are misplaced.
+        Or, given a `share`, than verdicts that depend on the prompt by so much of it. A negligible excess is excused; given the
+        `opposite` hits, only as far as they show that centers are misplaced.
         """
         found = dispersion.pairs(counts)
         if dispersion.overdispersion(found, expected) < self.level * MISSED / ERROR:
@@ -116,7 +129,7 @@ class Candidates:
             if found - expected.mean > NEGLIGIBLE * min(1.0, misplaced) * expected.mean:
                 return False
         hits = self.design.by_stratum(counts)
-        return dispersion.ordinary(found, expected, hits, self.design, hidden=hidden) <= self.level
+        return dispersion.ordinary(found, expected, hits, self.design, hidden=hidden, share=share) <= self.level
 
     def chance_of(self, counts: np.ndarray) -> float:
         """The p-value: how often chance makes as many pairs in one group, or more."""
@@ -140,15 +153,18 @@ class Candidates:
 
         So this replaces the power that counts lack because more than half of a group cannot be seen.
         """
-        design = self.design
-        expected = 2 * design.edges * design.by_stratum(counts) * design.by_stratum(opposite)
-        expected = float((expected / np.maximum(design.members * (design.members - 1), 1)).sum())
-        found = float((counts * opposite).sum())
+        found, expected = float((counts * opposite).sum()), self.meetings(counts, opposite)
         if expected < MEETINGS or found < MET * expected:
             return False
-        if design.mean_size >= LAYERED or found >= MET_IN_SMALL * expected:
+        if self.design.mean_size >= LAYERED or found >= MET_IN_SMALL * expected:
             return True
         return 1 - dispersion.gamma_share(found + 1, expected) >= TOO_FEW
+
+    def meetings(self, counts: np.ndarray, opposite: np.ndarray) -> float:
+        """How often opposite hits share a group by chance."""
+        design = self.design
+        expected = 2 * design.edges * design.by_stratum(counts) * design.by_stratum(opposite)
+        return float((expected / np.maximum(design.members * (design.members - 1), 1)).sum())
 
     def two_levels(self, counts: np.ndarray, opposite: np.ndarray) -> bool:
         """The same test with every group seen from its lower level: where that has hits below, the center itself is a hit.
@@ -159,7 +175,7 @@ class Candidates:
             return False
         seen = np.where((opposite > 0) & (counts == 0), self.design.sizes - opposite, counts)
         few = seen.sum() <= MOST * self.design.members.sum()
-        return few and self.even_not_ordinary(seen, self.chance(seen), hidden="whole")
+        return few and self.even_not_ordinary(seen, self.chance(seen), hidden="whole", share=SLIGHT)
 
     def extends(self, shown: Cut, cut: Cut) -> bool:
         """Whether a few more hits than those shown, unsuspicious but too few for a test, are shown together with them."""

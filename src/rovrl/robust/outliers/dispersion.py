@@ -138,15 +138,18 @@ def evident(counts: np.ndarray, design: Design, factor: float, error: float = EV
     return found > factor * expected.mean and overdispersion(found, expected) < error
 
 
-def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, *, hidden: str = "none") -> float:
+def ordinary(
+    found: float, expected: Moments, hits: np.ndarray, design: Design, *, hidden: str = "none", share: float = 1.0
+) -> float:
     """P(T ≤ found) if the hits followed their groups as ordinary differences do: small where those would have been seen.
 
-    Counts are beta-binomial with intraclass correlation min(0.15, 2π/(1 - π)), given their total; each stratum has its own
-    rate π. `hidden`, a name of `beta_binomial.HIDDEN`, says which groups show none of their hits. 1 where nothing can be seen.
+    Counts are beta-binomial with intraclass correlation min(0.15, 2π/(1 - π)), or a `share` of it, given their total; each
+    stratum has its own rate π. `hidden`, a name of `beta_binomial.HIDDEN`, says which groups show none of their hits. 1 where
+    nothing can be seen.
     """
     mean, variance = expected.mean, 0.0
     for shape in design.shapes:
-        more, spread = _ordinary_excess(np.atleast_1d(hits), shape, design, hidden)
+        more, spread = _ordinary_excess(np.atleast_1d(hits), shape, design, hidden, share)
         mean, variance = mean + more, variance + spread
     if mean <= expected.mean:
         return 1.0
@@ -154,11 +157,12 @@ def ordinary(found: float, expected: Moments, hits: np.ndarray, design: Design, 
     return gamma_share(mean**2 / variance, (found + 0.5) * mean / variance)
 
 
-def _ordinary_excess(hits: np.ndarray, shape: Shape, design: Design, hidden: str) -> tuple[float, float]:
+def _ordinary_excess(hits: np.ndarray, shape: Shape, design: Design, hidden: str, share: float) -> tuple[float, float]:
     """How many more pairs ordinary hits make than chance in some strata, and the variance of their pairs given the totals."""
     hits = hits[shape.strata]
     rate = hits / design.members[shape.strata]
-    rho = np.clip(np.minimum(CORRELATION, VARIATION * rate / np.maximum(1 - rate, 1e-9)), 1e-6, 0.9)
+    rho = share * np.minimum(CORRELATION, VARIATION * rate / np.maximum(1 - rate, 1e-9))
+    rho = np.clip(rho, 1e-6, 0.9)
     aim = rate
     for _ in range(0 if hidden == "none" else 7):  # the rate whose visible part is the observed one
         visible = shape.visible(aim, rho, hidden)
