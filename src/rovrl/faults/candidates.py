@@ -24,9 +24,10 @@ MOST = 0.5
 NEGLIGIBLE, MISPLACED = 0.15, 0.1
 """An excess of this share of the expected pairs is not dispersion, however significant: some centers are misplaced. Those show
 on the other side; with fewer opposite hits than the second share of all, correspondingly less is excused."""
-SLIGHT = 0.35
-"""Verdicts that hardly differ from prompt to prompt have this share of the ordinary correlation: 0.05, as where prompts were
-chosen for their difficulty."""
+SLIGHT, PAIRED = 0.35, 0.5
+"""Verdicts that hardly differ from prompt to prompt have this share of the ordinary correlation: 0.05 (less for rare ones), as
+where prompts were chosen for their difficulty. Hits are told from these unless opposite ones are at least the second share of
+them: right answers may stand beside a few failures."""
 LIKE, USUAL = 1.6, 0.95
 """Opposite hits are of one kind up to this many times the distance that this share of the hits does not exceed: a few of them
 may belong to groups whose center is a fault."""
@@ -93,18 +94,18 @@ class Candidates:
     def shows(self, cut: Cut, beyond: Cut | None) -> bool:
         """Whether the candidates from the cut to the one beyond are faults: evenly spread, and not merely for lack of power.
 
-        Hits that meet opposite ones, or have some that are too few to meet, are told from ordinary verdicts. On one side alone
-        they may as well be right answers, so they are told even from verdicts that hardly differ from prompt to prompt.
+        On one side alone hits may as well be right answers, so they are told even from verdicts that hardly differ from prompt
+        to prompt; if opposite ones are about as many, and meet them if they are enough to, from ordinary verdicts.
         """
         counts = self.counts(cut, beyond)
         expected = self.chance(counts)
         opposite = cache(lambda: self.opposite(cut, beyond))
         if not self.even_not_ordinary(counts, expected, opposite=opposite):
             return False
+        paired = opposite().sum() >= PAIRED * counts.sum()
         if self.meets(counts, opposite()):
-            return True
-        too_few = opposite().sum() >= MISPLACED * counts.sum() and self.meetings(counts, opposite()) < MEETINGS
-        share = 1.0 if too_few else SLIGHT
+            return paired or self.even_not_ordinary(counts, expected, opposite=opposite, share=SLIGHT)
+        share = 1.0 if paired and self.meetings(counts, opposite()) < MEETINGS else SLIGHT
         if self.even_not_ordinary(counts, expected, opposite=opposite, hidden="majorities", share=share):
             return True
         return self.two_levels(counts, opposite())

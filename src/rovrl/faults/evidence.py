@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rovrl.faults.candidates import ERROR, LIKE, MOST, UNSUSPICIOUS, Candidates, Side, not_exceeded
+from rovrl.faults.candidates import ERROR, LIKE, MOST, PAIRED, SLIGHT, UNSUSPICIOUS, Candidates, Side, not_exceeded
 from rovrl.faults.nearest import LAYERED, least_distance
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design
@@ -46,7 +46,9 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
         both = up + down
         unsuspicious = all(evidence.chance_of(counts) >= UNSUSPICIOUS for counts in (up, down, both))
         alike = _alike(groups, residual, far)
-        if unsuspicious and evidence.even_not_ordinary(both, evidence.chance(both)) and evidence.meets(*alike):
+        share = 1.0 if min(up.sum(), down.sum()) >= PAIRED * max(up.sum(), down.sum()) else SLIGHT
+        even = unsuspicious and evidence.even_not_ordinary(both, evidence.chance(both), share=share)
+        if even and evidence.meets(*alike):
             return evidence.measured(cut.threshold, up), evidence.measured(cut.threshold, down)
     return Side(), Side()
 

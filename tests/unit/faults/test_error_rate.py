@@ -11,19 +11,23 @@ from rovrl.robust.outliers.dispersion import CORRELATION, VARIATION
 DRAWS = 100
 
 
-def taken_for_faults(rng, prompts, group, rate, steps, share) -> bool:
-    """Whether anything is rejected of right answers at rates with a share of the ordinary correlation, beside a bonus."""
+def taken_for_faults(rng, prompts, group, rate, steps, share, malformed) -> bool:
+    """Whether any right answer is rejected, at rates with a share of the ordinary correlation, beside a bonus.
+
+    Malformed answers are scored -1, on every prompt with the same chance: they are like faults.
+    """
     correlation = share * min(CORRELATION, VARIATION * rate / (1 - rate))
     total = (1 - correlation) / correlation
     right = rng.random((prompts, group)) < rng.beta(rate * total, (1 - rate) * total, (prompts, 1))
+    right = np.where(rng.random(right.shape) < malformed, -1, right)
     rewards = right + 0.05 * rng.random(right.shape)
     groups = SortedGroups.of(rewards.ravel(), np.repeat(np.arange(prompts), group), prompts)
-    return bool(shown(groups, np.arange(prompts) * steps // prompts)[0].any())
+    return bool(shown(groups, np.arange(prompts) * steps // prompts)[0][right.ravel() >= 0].any())
 
 
-def share_taken(prompts, group, rate, steps=1, share=1.0) -> float:
+def share_taken(prompts, group, rate, steps=1, share=1.0, malformed=0.0) -> float:
     rng = np.random.default_rng(5)
-    return float(np.mean([taken_for_faults(rng, prompts, group, rate, steps, share) for _ in range(DRAWS)]))
+    return float(np.mean([taken_for_faults(rng, prompts, group, rate, steps, share, malformed) for _ in range(DRAWS)]))
 
 
 def at_most(rate) -> float:
@@ -71,3 +75,9 @@ def test_verdicts_at_rates_that_hardly_vary_are_taken_for_faults_no_more_often_t
 def test_very_rare_verdicts_in_a_window_of_small_steps_are_taken_for_faults_no_more_often_either(share):
     """A step with one or two right answers says little about its rate."""
     assert share_taken(512, 8, 0.02, 32, share) <= at_most(ERROR)
+
+
+@pytest.mark.parametrize(("prompts", "group"), [(128, 8), (256, 8), (32, 16)])
+def test_one_malformed_answer_in_a_hundred_on_the_other_side_does_not_change_that(prompts, group):
+    """If meeting a few opposite hits is enough to be told from ordinary verdicts only, it does."""
+    assert share_taken(prompts, group, 0.1, share=SLIGHT, malformed=0.012) <= at_most(ERROR)
