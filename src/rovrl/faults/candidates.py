@@ -28,6 +28,8 @@ SLIGHT, PAIRED = 0.35, 0.5
 """Verdicts that hardly differ from prompt to prompt have this share of the ordinary correlation: 0.05 (less for rare ones), as
 where prompts were chosen for their difficulty. Hits are told from these unless opposite ones are at least the second share of
 them: right answers may stand beside a few failures."""
+REMOTE = 80.0
+"""In units of the bulk, how far right answers may lie from the others: hits beyond are told from ordinary verdicts only."""
 LIKE, USUAL = 1.6, 0.95
 """Opposite hits are of one kind up to this many times the distance that this share of the hits does not exceed: a few of them
 may belong to groups whose center is a fault."""
@@ -79,6 +81,8 @@ class Candidates:
     group: np.ndarray
     """Its group."""
     level: float
+    remote: float
+    """The distance beyond which they are too far out for right answers beside a small continuous part."""
 
     def counts(self, cut: Cut, beyond: Cut | None) -> np.ndarray:
         """How many of the candidates from the cut on, and not `beyond` another one, belong to each group."""
@@ -95,14 +99,15 @@ class Candidates:
         """Whether the candidates from the cut to the one beyond are faults: evenly spread, and not merely for lack of power.
 
         On one side alone hits may as well be right answers, so they are told even from verdicts that hardly differ from prompt
-        to prompt; if opposite ones are about as many, and meet them if they are enough to, from ordinary verdicts.
+        to prompt; if they are remote, or opposite ones are about as many, and meet them if they are enough to, from ordinary
+        verdicts.
         """
         counts = self.counts(cut, beyond)
         expected = self.chance(counts)
         opposite = cache(lambda: self.opposite(cut, beyond))
         if not self.even_not_ordinary(counts, expected, opposite=opposite):
             return False
-        paired = opposite().sum() >= PAIRED * counts.sum()
+        paired = cut.at > self.remote or opposite().sum() >= PAIRED * counts.sum()
         if self.meets(counts, opposite()):
             return paired or self.even_not_ordinary(counts, expected, opposite=opposite, share=SLIGHT)
         share = 1.0 if paired and self.meetings(counts, opposite()) < MEETINGS else SLIGHT

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rovrl.faults.candidates import ERROR, LIKE, MOST, PAIRED, SLIGHT, UNSUSPICIOUS, Candidates, Side, not_exceeded
+from rovrl.faults.candidates import (
+    ERROR,
+    LIKE,
+    MOST,
+    PAIRED,
+    REMOTE,
+    SLIGHT,
+    UNSUSPICIOUS,
+    Candidates,
+    Side,
+    not_exceeded,
+)
 from rovrl.faults.nearest import LAYERED, least_distance
 from rovrl.robust.outliers.bulk import SortedGroups
 from rovrl.robust.outliers.dispersion import Design
@@ -22,7 +33,8 @@ def search(groups: SortedGroups, residual: np.ndarray, unit: float, design: Desi
     What lies between a threshold that is shown and the next has to be shown by itself: many faults would hide some merit. And
     nothing is shown together with a layer farther out that follows the prompts by itself.
     """
-    evidence, found = _evidence(groups, residual, least_distance(groups, residual, unit, design), design, ERROR / 4)
+    least = least_distance(groups, residual, unit, design)
+    evidence, found = _evidence(groups, residual, unit, least, design, ERROR / 4)
     shown: Cut | None = None
     for cut in found if design.mean_size >= LAYERED else found[:1]:
         if (evidence.shows(cut, shown) or (shown and evidence.extends(shown, cut))) and not (
@@ -39,7 +51,7 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
     side may look dispersed by itself: of several levels of merit the middle one has others on both sides.
     """
     least = least_distance(groups, residual, unit, design, both=True)
-    evidence, found = _evidence(groups, np.abs(residual), least, design, ERROR / 2)
+    evidence, found = _evidence(groups, np.abs(residual), unit, least, design, ERROR / 2)
     for cut in found if design.mean_size >= LAYERED else found[:1]:
         far = (evidence.residual >= cut.at) & groups.of_members(design.sizes > 0)
         up, down = (groups.count(far & (sign * residual > 0)).astype(float) for sign in (1, -1))
@@ -58,7 +70,7 @@ def layers(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(distances, hits per group, opposite hits per group) beyond each gap on the positive side, the nearest gap first."""
     least = least_distance(groups, residual, unit, design)
-    evidence, found = _evidence(groups, residual, least, design, ERROR)
+    evidence, found = _evidence(groups, residual, unit, least, design, ERROR)
     for cut in reversed(found):
         distance = evidence.distance[evidence.distance >= cut.at]
         yield distance, evidence.counts(cut, None), evidence.opposite(cut, None)
@@ -73,7 +85,7 @@ def _alike(groups: SortedGroups, residual: np.ndarray, far: np.ndarray) -> tuple
 
 
 def _evidence(
-    groups: SortedGroups, residual: np.ndarray, least: float, design: Design, error: float
+    groups: SortedGroups, residual: np.ndarray, unit: float, least: float, design: Design, error: float
 ) -> tuple[Candidates, list[Cut]]:
     """The hits beyond `least` on the positive side of the residuals, and the cuts among them that share the error rate."""
     used = residual if design.sizes.all() else np.where(groups.of_members(design.sizes > 0), residual, 0.0)
@@ -82,4 +94,5 @@ def _evidence(
     if len(far):
         nearer = used[(used > least / WIDTHS[-1]) & (used <= least)]
         found = cuts(np.sort(distance)[::-1], least, MOST * float(design.members.sum()), nearer=nearer)
-    return Candidates(groups, residual, design, distance, groups.group[far], error / max(len(found), 1)), found
+    level, remote = error / max(len(found), 1), max(REMOTE * unit, least)
+    return Candidates(groups, residual, design, distance, groups.group[far], level, remote), found
