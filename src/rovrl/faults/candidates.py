@@ -28,7 +28,7 @@ SLIGHT, PAIRED = 0.35, 0.5
 """Verdicts that hardly differ from prompt to prompt have this share of the ordinary correlation: 0.05 (less for rare ones), as
 where prompts were chosen for their difficulty. Hits are told from these unless opposite ones are at least the second share of
 them: right answers may stand beside a few failures."""
-REMOTE = 80.0
+REMOTE = 100.0
 """In units of the bulk, how far right answers may lie from the others: hits beyond are told from ordinary verdicts only."""
 LIKE, USUAL = 1.6, 0.95
 """Opposite hits are of one kind up to this many times the distance that this share of the hits does not exceed: a few of them
@@ -107,13 +107,14 @@ class Candidates:
         opposite = cache(lambda: self.opposite(cut, beyond))
         if not self.even_not_ordinary(counts, expected, opposite=opposite):
             return False
-        paired = cut.at > self.remote or opposite().sum() >= PAIRED * counts.sum()
+        remote = cut.at > self.remote
+        paired = remote or opposite().sum() >= PAIRED * counts.sum()
         if self.meets(counts, opposite()):
             return paired or self.even_not_ordinary(counts, expected, opposite=opposite, share=SLIGHT)
         share = 1.0 if paired and self.meetings(counts, opposite()) < MEETINGS else SLIGHT
         if self.even_not_ordinary(counts, expected, opposite=opposite, hidden="majorities", share=share):
             return True
-        return self.two_levels(counts, opposite())
+        return self.two_levels(counts, opposite(), 1.0 if remote else SLIGHT)
 
     def even_not_ordinary(
         self,
@@ -172,7 +173,7 @@ class Candidates:
         expected = 2 * design.edges * design.by_stratum(counts) * design.by_stratum(opposite)
         return float((expected / np.maximum(design.members * (design.members - 1), 1)).sum())
 
-    def two_levels(self, counts: np.ndarray, opposite: np.ndarray) -> bool:
+    def two_levels(self, counts: np.ndarray, opposite: np.ndarray, share: float) -> bool:
         """The same test with every group seen from its lower level: where that has hits below, the center itself is a hit.
 
         A group that is at its upper level as a whole still shows nothing: in groups of four that hides most of the dispersion.
@@ -181,7 +182,7 @@ class Candidates:
             return False
         seen = np.where((opposite > 0) & (counts == 0), self.design.sizes - opposite, counts)
         few = seen.sum() <= MOST * self.design.members.sum()
-        return few and self.even_not_ordinary(seen, self.chance(seen), hidden="whole", share=SLIGHT)
+        return few and self.even_not_ordinary(seen, self.chance(seen), hidden="whole", share=share)
 
     def extends(self, shown: Cut, cut: Cut) -> bool:
         """Whether a few more hits than those shown, unsuspicious but too few for a test, are shown together with them."""

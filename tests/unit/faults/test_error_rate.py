@@ -81,3 +81,12 @@ def test_very_rare_verdicts_in_a_window_of_small_steps_are_taken_for_faults_no_m
 def test_one_malformed_answer_in_a_hundred_on_the_other_side_does_not_change_that(prompts, group):
     """If meeting a few opposite hits is enough to be told from ordinary verdicts only, it does."""
     assert share_taken(prompts, group, 0.1, share=SLIGHT, malformed=0.012) <= at_most(ERROR)
+
+
+@pytest.mark.parametrize(("size", "found"), [(10.0, True), (1.0, False)])
+def test_hits_on_one_side_are_shown_by_fewer_groups_if_they_are_too_far_out_for_right_answers(size, found):
+    """240 groups of 8, as in the notebook of an audited run: 10 is 200 units of the others, 1 is 20."""
+    rng = np.random.default_rng(3)
+    rewards = rng.normal(0, 0.05, (240, 8)) + size * (rng.random((240, 8)) < 0.032)
+    groups = SortedGroups.of(rewards.ravel(), np.repeat(np.arange(240), 8), 240)
+    assert bool(shown(groups, np.zeros(240, int))[0].any()) == found
