@@ -150,11 +150,24 @@ STATISTICS: tuple[Mutant, ...] = (
         ("half = max(ordered.shape[-1] // 2, 2)", "half = max(ordered.shape[-1] // 3, 2)"),
         ("EXACT = ((16, 0.7), (8, 0.75)", "EXACT = ((16, 0.1), (8, 0.1)"),
     ),
-    *mutants("robust/units/__init__.py", "unit/robust/test_units.py", ("APART = 8.0", "APART = 800.0")),
+    *mutants(
+        "robust/units/__init__.py",
+        "unit/robust/test_units.py",
+        ("APART = 8.0", "APART = 800.0"),
+        ("OF_VERDICTS = 0.25", "OF_VERDICTS = 0.5"),
+    ),
+    *mutants(
+        "robust/units/verdicts.py",
+        "unit/robust/test_units.py",
+        ("COMMON = 0.6", "COMMON = 0.95"),
+        ("NEAR, OTHERS, LEVEL = 2.5, 1,", "NEAR, OTHERS, LEVEL = 2.5, 9,"),
+        (">= ELSEWHERE", ">= 0"),
+        ("if follow and", "if"),
+    ),
     *mutants(
         "robust/units/varying.py",
         "unit/robust/test_units.py",
-        ("FOLLOWS, BY_CHANCE = 0.75,", "FOLLOWS, BY_CHANCE = -0.75,"),
+        ("Signs(0.5, 0.3, 0.75)), (8, Signs(0.75, 0.5, 1.0))", "Signs(0.5, 0.3, -0.75)), (8, Signs(0.75, 0.5, -1.0))"),
         ("excess / (excess + v) * (b", "excess / (excess - v) * (b"),
     ),
     *mutants(

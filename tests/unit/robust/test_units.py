@@ -7,6 +7,7 @@ import torch
 import rovrl
 from rovrl.robust.spread import spread
 from rovrl.robust.units import bulk, units
+from rovrl.robust.units.verdicts import distance
 from rovrl.scales import scales_for_step
 
 ADAPTIVE = rovrl.RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
@@ -67,7 +68,8 @@ def test_one_data_set_is_one_unit(kind, prompts, group):
         }[kind]
         labels, spreads = units([torch.from_numpy(rewards)])
         assert len(spreads) == 1
-        assert spreads[0] == spread([torch.from_numpy(rewards)])
+        known = kind == "verdicts" and distance([torch.from_numpy(rewards)])
+        assert spreads[0] == (0.25 if known else spread([torch.from_numpy(rewards)]))
         assert (labels[0] == 0).all()
 
 
@@ -81,6 +83,53 @@ def test_grades_up_to_one_and_up_to_a_hundred_are_two_units(seed):
     assert spreads[1] > 8 * spreads[0]
     contrast = rewards.amax(-1) > rewards.amin(-1)
     assert torch.equal(labels[0][contrast] == 1, torch.from_numpy(large)[contrast])
+
+
+@pytest.mark.parametrize("group", [4, 8, 16])
+@pytest.mark.parametrize("crash", [-1.0, -2.0, -10.0, 5.0, "spikes"])
+@pytest.mark.parametrize("rate", [0.0, 0.05, 0.1, 0.2])
+def test_the_scale_of_verdicts_is_known_whatever_crashes(rate, crash, group):
+    for seed in range(3):
+        rng, y = verdicts(seed, 256, group)
+        hit = rng.random(y.shape) < rate
+        rewards = torch.from_numpy(np.where(hit, y + rng.normal(0, 20, y.shape) if crash == "spikes" else crash, y))
+        labels, spreads = units([rewards])
+        assert spreads == [0.25]
+        assert (labels[0] == 0).all()
+        assert units([rewards.mul(37.0)])[1] == [37 / 4]
+
+
+def test_where_the_rarer_of_two_values_does_not_follow_the_prompts_it_is_no_right_answer():
+    rng, y = verdicts(prompts=256)
+    crashed_at = np.where(rng.random(y.shape) < 0.1, -10.0, 1.0)  # all answers right, some crash
+    assert distance([torch.from_numpy(crashed_at)]) == 0
+    assert distance([torch.from_numpy(np.where(rng.random(y.shape) < 0.1, -10.0, y))]) == 1
+
+
+@pytest.mark.parametrize("group", [8, 16])
+def test_what_follows_the_prompts_beside_two_levels_is_a_third_grade(group):
+    for seed in range(5):
+        rng, y = verdicts(seed, 256, group)
+        formatted = 0.1 * (rng.random(y.shape) < rng.beta(1, 1, (256, 1)))  # 0, 0.1, and 1 for right answers, which are rare
+        right = rng.random(y.shape) < rng.beta(0.3, 2.5, (256, 1))
+        assert distance([torch.from_numpy(np.where(right, 1.0, formatted))]) == 0
+
+
+@pytest.mark.parametrize("most", [3, 4, 5, 10])
+@pytest.mark.parametrize("easy", [0.7, 8.0])
+def test_grades_are_no_verdicts(most, easy):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rewards = rng.binomial(most, rng.beta(easy, 0.7, (256, 1)), (256, 16)) / most
+        assert distance([torch.from_numpy(rewards)]) == 0
+
+
+def test_crashes_do_not_move_the_advantages_of_verdicts_in_groups_without_one():
+    rng, y = verdicts(prompts=256, group=4)
+    crashed = np.where(rng.random(y.shape) < 0.2, -10.0, y)
+    spared = (crashed == y).all(-1)
+    found = [rovrl.ADVANTAGES["credit"](torch.from_numpy(rewards), ADAPTIVE)[spared] for rewards in (y, crashed)]
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(("most", "group"), [(10, 8), (10, 16), (100, 8), (100, 16)])
@@ -106,20 +155,21 @@ def test_verdicts_are_told_apart_by_a_smaller_factor_than_scores():
 
 
 @pytest.mark.parametrize("law", ["tenfold", "lognormal"])
-def test_where_scales_differ_from_prompt_to_prompt_each_group_has_about_its_own_unit(law):
-    rng, y = verdicts(3, 256, 16)
+@pytest.mark.parametrize("group", [8, 16])
+def test_where_scales_differ_from_prompt_to_prompt_each_group_has_about_its_own_unit(law, group):
+    rng, y = verdicts(3, 256, group)
     scale = 10.0 ** (rng.random(256) < 0.5) if law == "tenfold" else np.exp(rng.normal(0, 1.5, 256))
     rewards = (0.33 * y + rng.normal(0, 0.05, y.shape)) * scale[:, None]
     labels, spreads = units([torch.from_numpy(rewards)])
     unit = np.log(np.array(spreads)[labels[0].numpy()])
-    assert np.std(unit - np.log(scale)) < 0.55 < 1.1 < np.std(np.log(scale))
+    assert np.std(unit - np.log(scale)) < 0.65 < 1.1 < np.std(np.log(scale))
     again, wider = units([torch.from_numpy(1e3 * rewards)])
     assert torch.equal(again[0], labels[0])
     np.testing.assert_allclose(wider, 1e3 * np.array(spreads), rtol=1e-9)
 
 
 @pytest.mark.parametrize("group", [4, 8, 16])
-@pytest.mark.parametrize("odds", [0.7, 0.15])
+@pytest.mark.parametrize("odds", [0.7, 0.3, 0.15])
 def test_noise_that_differs_from_prompt_to_prompt_is_no_unit(group, odds):
     for seed in range(5):
         rng = np.random.default_rng(seed)

@@ -1,6 +1,7 @@
 """Which groups are measured in the same unit: two data sets graded 0 to 1 and 0 to 100 in one batch have no common spread.
 
-`parts` tells data sets apart, `varying` prompts whose scales differ; here they become units with their spreads.
+`parts` tells data sets apart, `varying` prompts whose scales differ, `verdicts` knows a batch of right and wrong; here they
+become units with their spreads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 from rovrl.robust.spread import spread
 from rovrl.robust.units.parts import Part, bulk, parts
 from rovrl.robust.units.varying import own_units
+from rovrl.robust.units.verdicts import distance
 
 __all__ = ["APART", "LARGEST", "bulk", "units"]
 
@@ -24,6 +26,8 @@ OTHER_VERDICTS, OF_FEW, FEW = 1.5, 2.0, 32
 many groups of verdicts."""
 LARGEST = 1e300
 """Spreads are no larger."""
+OF_VERDICTS = 0.25
+"""The spread of verdicts, in distances between right and wrong: credit bounded by two of them reaches from the middle to each."""
 
 
 @torch.no_grad()
@@ -37,7 +41,9 @@ def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, 
         return [], [0.0]
     bulks = torch.cat([bulk(own) for own in rows])
     if bool(bulks.isnan().all()):
-        return [torch.zeros(len(own), dtype=torch.long, device="cpu") for own in rows], [0.0]
+        return _one(rows, 0.0)
+    if bool((bulks == 0).any()) and (step := distance(rows)):
+        return _one(rows, min(OF_VERDICTS * step, LARGEST))
     spreads = torch.full_like(bulks, torch.nan)
     for part in _told_apart(rows, parts(rows, bulks)):
         chosen = _chosen(rows, part.mask)
@@ -47,6 +53,10 @@ def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, 
     spreads = spreads.nan_to_num(float(spreads[~spreads.isnan()].min()))  # groups without contrast: any unit will do
     found, labels = spreads.unique(return_inverse=True)
     return list(labels.split([len(own) for own in rows])), found.tolist()
+
+
+def _one(rows: Sequence[Tensor], spread: float) -> tuple[list[Tensor], list[float]]:
+    return [torch.zeros(len(own), dtype=torch.long, device="cpu") for own in rows], [spread]
 
 
 def _told_apart(rows: Sequence[Tensor], found: Sequence[Part]) -> list[Part]:

@@ -23,7 +23,7 @@ SHARE, LEAST = 0.1, 3
 LEAST_VERDICTS = 5
 """Verdicts are told from a few groups that have two of several grades by chance if at least so many groups are verdicts, and so
 many are not."""
-EXACT = ((16, 0.7), (8, 0.75), (0, 0.9))
+EXACT = ((16, 0.7), (8, 0.75), (0, 0.85))
 """From which mean size of the groups on, which share of the groups with both levels of a verdict must have no third one: small
 groups miss levels by chance."""
 

@@ -14,18 +14,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-VARIES = 0.5
-"""τ² from which on units vary: a factor of two up or down is usual."""
-FOLLOWS, BY_CHANCE = 0.75, 0.2
-"""The slope of the standard deviations on the bulks that shows it, and the slope of both errors on each other."""
-BEYOND, SHOWN, SMALLEST = 2.0, 0.3, 12
-"""Groups show a contrast beyond their bulk if their standard deviation is this many times as large. This share of the groups
-must show one, and they must have twelve members on average: the bulk of a few is small by chance."""
+
+class Signs(NamedTuple):
+    """What must be seen before units count as varying."""
+
+    varies: float
+    """τ²: at 0.5 a factor of two up or down is usual."""
+    shown: float
+    """The share of the groups that show a contrast beyond their bulk."""
+    follows: float
+    """The slope of the standard deviations on the bulks."""
+
+
+SIGNS = ((12, Signs(0.5, 0.3, 0.75)), (8, Signs(0.75, 0.5, 1.0)))
+"""From which mean size of the groups on, which signs are enough. The bulk of fewer than eight is small by chance: nothing is."""
+BEYOND, BY_CHANCE = 2.0, 0.2
+"""A contrast is beyond the bulk if the standard deviation is so many times as large; the slope of both errors on each other."""
 MIDDLE = 1.683
 """The distance between the 20 % and the 80 % quantile of a normal distribution, in standard deviations: a few groups full of
 outliers are no units of their own."""
@@ -42,22 +52,23 @@ def own_units(rows: Sequence[Float[Tensor, "group n"]], bulks: Float[Tensor, " g
     sizes, members = [len(own) for own in rows], sum(own.numel() for own in rows)
     used = bulks > 0
     exponent = torch.zeros_like(bulks)
-    if members >= ENOUGH and members >= SMALLEST * len(bulks) and bool(used.any()):
+    signs = next((enough for size, enough in SIGNS if members >= size * len(bulks)), None)
+    if members >= ENOUGH and signs and bool(used.any()):
         size = torch.cat([torch.full_like(own[:, 0], own.shape[-1]) for own in rows])
         sd = torch.cat([(own - own.mean(-1, keepdim=True)).square().mean(-1).sqrt() for own in rows])
-        exponent[used] = _exponents(bulks[used].log(), sd[used].clamp(1e-300, 1e300).log(), _error(size[used]))
+        exponent[used] = _exponents(bulks[used].log(), sd[used].clamp(1e-300, 1e300).log(), _error(size[used]), signs)
     return list((2.0 ** (exponent / STEPS)).split(sizes))
 
 
-def _exponents(b: Tensor, log_sd: Tensor, v: Tensor) -> Tensor:
+def _exponents(b: Tensor, log_sd: Tensor, v: Tensor, signs: Signs) -> Tensor:
     """log₂ of each unit in whole steps; 0 where nothing shows that units vary."""
     error = float(v.mean())
     low, high = (float(torch.quantile(b, share)) for share in (0.2, 0.8))
     excess = min(float(b.var(correction=0)), ((high - low) / MIDDLE) ** 2) - error
     contrast = log_sd - b > math.log(BEYOND)
-    if excess < VARIES or float(contrast.sum()) < SHOWN * len(b):
+    if excess < signs.varies or float(contrast.sum()) < signs.shown * len(b):
         return torch.zeros_like(b)
-    if min(_slope(b[some], log_sd[some], error) for some in (slice(None), contrast)) < FOLLOWS:
+    if min(_slope(b[some], log_sd[some], error) for some in (slice(None), contrast)) < signs.follows:
         return torch.zeros_like(b)
     deviation = STEPS * excess / (excess + v) * (b - b.mean()) / math.log(2)
     return deviation.round().clamp(-FARTHEST, FARTHEST)
