@@ -120,7 +120,7 @@ def explain_groups(
     used = {m: partitions[_to_cut(m, method)] for m, _, _ in found}
     with compiled_if_large(len(values)):
         groups = [x[rows] for _, _, rows in found] if scales is None else []
-        settings = Resolved.of(groups, used, channel, method, scales, faults.level if faults else 0.0)
+        settings = Resolved.of(groups, used, channel, method, scales, faults)
 
         advantages = torch.zeros_like(x)
         per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu", "unit")}
@@ -181,7 +181,7 @@ def _dense(name: str) -> Advantage:
             faults = find_faults(rows.flatten(), ids, len(rows))
         whole = size >= 2 and bool(rows.sum().isfinite()) and (faults is None or not bool(faults.rejected.any()))
         if whole:  # no gaps: no bookkeeping of groups
-            found = _of_whole_groups(rows.double(), name, channel, partitions, faults.level if faults else 0.0)
+            found = _of_whole_groups(rows.double(), name, channel, partitions, faults)
             if found is not None:
                 return found.to(values.dtype).view(values.shape)
         ids = _ids(rows) if ids is None else ids
@@ -198,7 +198,11 @@ def _ids(rows: Tensor) -> Tensor:
 
 
 def _of_whole_groups(
-    rewards: Float[Tensor, "batch group"], method: str, channel: RewardChannel, partitions: Partitions, level: float
+    rewards: Float[Tensor, "batch group"],
+    method: str,
+    channel: RewardChannel,
+    partitions: Partitions,
+    faults: Faults | None,
 ) -> Float[Tensor, "batch group"] | None:
     """What `explain_groups` gives for groups of one size without gaps, and nothing but the advantages; None: several units.
 
@@ -206,7 +210,7 @@ def _of_whole_groups(
     """
     size = rewards.shape[-1]
     used = {size: partitions[_to_cut(size, method)]}
-    settings = Resolved.of([rewards], used, channel, method, None, level)
+    settings = Resolved.of([rewards], used, channel, method, None, faults)
     if settings.factors and bool((settings.factors[0] != 1).any()):
         return None
     return FORMULAS[method](rewards, used[size][0], settings.for_groups(size, 1.0)).advantages

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rovrl.config import RewardChannel
+from rovrl.faults import Faults
 from rovrl.groups import Bucket
 from rovrl.partition import Partition
+from rovrl.robust.spread import spread as within_groups
 from rovrl.scales import StepScales, batch_scales, in_unit, is_adaptive, needs_scale, resolve
 
 
@@ -33,14 +35,18 @@ class Resolved:
         channel: RewardChannel,
         method: object,
         known: StepScales | None,
-        level: float = 0.0,
+        faults: Faults | None = None,
     ) -> Resolved:
-        """By what is known of earlier steps, else by this batch; a `level` of merit is two spreads, if all is in one unit."""
+        """By what is known of earlier steps, else by this batch; a level of merit is two spreads, if all is in one unit."""
         if not any(needs_scale(channel, blocks) for blocks, _ in used.values()):
             return cls(channel, channel, dict.fromkeys(used, channel), [])
-        scale, spread, factors = batch_scales(groups, channel) if known is None else (*known[:2], [])
+        if known is None:
+            scale, spread, factors = batch_scales(groups, channel, measure=faults.measure if faults else within_groups)
+        else:
+            (scale, spread, _), factors = known, []
         if method == "loo":  # finds its numbers without the response's own reward
             return cls(channel, resolve(channel, scale, spread=spread), dict.fromkeys(used, channel), [])
+        level = faults.level if faults else 0.0
         level = level if is_adaptive(channel) and level > 2 * spread and _one_unit(known, factors) else 0.0
         spread = level / 2 if level else spread
         by_size = {m: resolve(channel, scale, blocks, spread=spread) for m, (blocks, _) in used.items()}

@@ -21,7 +21,7 @@ from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
 from rovrl.robust.settings import SMALL_BLOCK, scale_source
-from rovrl.robust.spread import spread
+from rovrl.robust.spread import Measure, spread
 from rovrl.robust.units import APART, LARGEST, units
 
 ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 1.0, 1e-6
@@ -125,21 +125,22 @@ def scales_for_step(
     group: Tensor,
     num_groups: int,
     with_faults: Float[Tensor, " n"] | None = None,
+    measure: Measure = spread,
 ) -> StepScales:
-    """The scales of earlier steps, or of this one if it is the first; `lagged` then takes this batch in.
+    """The scales of earlier steps, or of this one if it is the first; `lagged` then takes this batch in, as `measure` says.
 
     `with_faults`: the same rewards before some were left out as faults. If what is left has a small part of the earlier spread,
     and all of them have about that spread, it was made by faults that were not shown at the time, and begins anew.
     """
     found = list(buckets(values.isfinite(), group.to(values.device), num_groups))
     rows = [values.double()[rows] for _, _, rows in found]
-    now = batch_scales(rows, channel, near=lagged.spread)
+    now = batch_scales(rows, channel, near=lagged.spread, measure=measure)
     earlier = lagged.spread or 0.0
     if (
         with_faults is not None
         and 0 < now.spread < earlier / APART < within_group_spread(with_faults, group) * 2 / APART
     ):
-        lagged.spread, now = None, batch_scales(rows, channel)
+        lagged.spread, now = None, batch_scales(rows, channel, measure=measure)
     factors = torch.ones(num_groups, dtype=torch.float64, device=values.device)
     for (_, groups, _), own in zip(found, now.factors, strict=True):
         factors[groups] = own.to(values.device)
@@ -155,7 +156,10 @@ def scales_for_step(
 
 
 def batch_scales(
-    groups: Sequence[Float[Tensor, "group n"]], channel: RewardChannel, near: float | None = None
+    groups: Sequence[Float[Tensor, "group n"]],
+    channel: RewardChannel,
+    near: float | None = None,
+    measure: Measure = spread,
 ) -> Scales:
     """The scales of a batch, one matrix of finite rewards per group size; `near` is the spread of earlier steps.
 
@@ -167,7 +171,7 @@ def batch_scales(
     scale = median_of(every[every > 0])
     if not is_adaptive(channel):
         return Scales(scale, 0.0, [torch.ones(len(rows), dtype=torch.float64, device="cpu") for rows in groups])
-    labels, spreads = units(groups)
+    labels, spreads = units(groups, measure)
     base = _nearest(spreads, near) if near and len(spreads) > 1 else _common(labels, spreads)
     unit = near if near and len(spreads) > 1 and not _alike(base, near) else base
     ratios = [min(value / unit, LARGEST) if len(spreads) > 1 else 1.0 for value in spreads]

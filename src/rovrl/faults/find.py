@@ -10,10 +10,11 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from rovrl.faults.candidates import Side
-from rovrl.faults.merit import merit_level
+from rovrl.faults.merit import merit
 from rovrl.faults.shown import shown
 from rovrl.faults.window import FaultWindow, Step
 from rovrl.robust.outliers.bulk import SortedGroups
+from rovrl.robust.spread import Measure, core_spread, spread
 
 APART = 8.0
 """Steps whose units differ by this factor are not compared."""
@@ -30,6 +31,13 @@ class Faults:
     """The robust standard deviation within groups of what was kept."""
     level: float = 0.0
     """The distance between right and wrong answers, where they are a layer far from an even bulk (`faults.merit`); else 0."""
+    near: bool = False
+    """Whether they differ within the bulk (`faults.merit`): then nothing far away widens the spread, rejected or not."""
+
+    @property
+    def measure(self) -> Measure:
+        """The spread that the credit of what is kept is measured in."""
+        return core_spread if self.near else spread
 
 
 @torch.no_grad()
@@ -57,13 +65,13 @@ def find_faults(
         return Faults(rejected, Side(), Side(), 0.0)
     groups = SortedGroups.of(values, codes, len(strata))
     found, above, below, unit = shown(groups, strata)
-    level = merit_level(groups.without(found) if found.any() else groups, unit, strata)
+    where = merit(groups.without(found) if found.any() else groups, unit, strata)
     here = torch.from_numpy(found[: int(finite.sum())])
     if whole:
         rejected = here
     else:
         rejected[torch.from_numpy(finite)] = here
-    return Faults(rejected.to(rewards.device), above, below, unit, level)
+    return Faults(rejected.to(rewards.device), above, below, unit, where.level, where.near)
 
 
 def _comparable(values: np.ndarray, codes: np.ndarray, steps: list[Step]) -> list[Step]:

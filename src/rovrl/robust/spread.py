@@ -21,8 +21,14 @@ from rovrl.robust.solve import m_root
 
 WIDTH = 1.25
 """The score width in units of the spread. Wider resists fewer spikes, narrower takes rare honest differences for spikes."""
+BEYOND = 4.0
+"""What lies so many spreads from the median of its group is far."""
 FAR = 1e12
 """Values farther than this many units from the center count as this far; the score is flat long before."""
+
+
+Measure = Callable[[Sequence[Tensor]], float]
+"""How the spread of groups, one matrix for each size, is measured."""
 
 
 @torch.no_grad()
@@ -47,6 +53,20 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     return min(found * unit, torch.finfo(torch.float64).max / 4)
 
 
+@torch.no_grad()
+def core_spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
+    """`spread` of what lies within four of it from the median of its group: one step of hard rejection. Gradient: none.
+
+    For rewards whose far values are no merit: a fifth of them more than doubles the `spread`. One step only: rejecting until
+    nothing is far would leave the commonest outcome alone.
+    """
+    found = spread(groups)
+    near = [(rows - rows.median(-1, keepdim=True).values).abs() <= BEYOND * found for rows in groups if rows.shape[-1]]
+    if all(bool(mask.all()) for mask in near):
+        return found
+    return spread(_only([rows for rows in groups if rows.shape[-1]], near)) or found
+
+
 def spread_of_others(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n"]:
     """For each member a `spread` without its own group, or, if there is one group only, without the member itself.
 
@@ -63,6 +83,16 @@ def without_each(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n n_min
     n = rows.shape[-1]
     others = torch.tensor([[j for j in range(n) if j != i] for i in range(n)], device=rows.device)
     return rows[:, others]
+
+
+def _only(groups: Sequence[Tensor], chosen: Sequence[Tensor]) -> list[Tensor]:
+    """The chosen members of each group, one matrix for each number of them."""
+    left: dict[int, list[Tensor]] = {}
+    for rows, mask in zip(groups, chosen, strict=True):
+        sizes = mask.sum(-1)
+        for m in sizes.unique().tolist():
+            left.setdefault(m, []).append(rows[sizes == m][mask[sizes == m]].view(-1, m))
+    return [torch.cat(parts) for parts in left.values()]
 
 
 def _residuals(x: Tensor) -> tuple[Tensor, Tensor]:

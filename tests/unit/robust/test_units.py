@@ -110,7 +110,9 @@ def test_where_the_rarer_of_two_values_does_not_follow_the_prompts_it_is_no_righ
 def test_what_follows_the_prompts_beside_two_levels_is_a_third_grade(group):
     for seed in range(5):
         rng, y = verdicts(seed, 256, group)
-        formatted = 0.1 * (rng.random(y.shape) < rng.beta(1, 1, (256, 1)))  # 0, 0.1, and 1 for right answers, which are rare
+        formatted = 0.1 * (
+            rng.random(y.shape) < rng.beta(1, 1, (256, 1))
+        )  # 0, 0.1, and 1 for right answers, which are rare
         right = rng.random(y.shape) < rng.beta(0.3, 2.5, (256, 1))
         assert distance([torch.from_numpy(np.where(right, 1.0, formatted))]) == 0
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rovrl.robust.spread import spread
+from rovrl.robust.spread import Measure, spread
 from rovrl.robust.units.parts import Part, bulk, parts
 from rovrl.robust.units.varying import own_units
 from rovrl.robust.units.verdicts import distance
@@ -27,14 +27,17 @@ many groups of verdicts."""
 LARGEST = 1e300
 """Spreads are no larger."""
 OF_VERDICTS = 0.25
-"""The spread of verdicts, in distances between right and wrong: credit bounded by two of them reaches from the middle to each."""
+"""The spread of verdicts, in distances between right and wrong: two of them, credit's bound, reach from the middle to each."""
 
 
 @torch.no_grad()
-def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, " group"]], list[float]]:
+def units(
+    groups: Sequence[Float[Tensor, "group n"]], measure: Measure = spread
+) -> tuple[list[Int[Tensor, " group"]], list[float]]:
     """For each matrix the number of each group's unit, and the spread of each unit, ascending; one unit as a rule.
 
-    `groups` holds one matrix of finite values for each group size. Scales with the unit. No contrast: one unit, 0.
+    `groups` holds one matrix of finite values for each group size, `measure` finds the spread of those of one unit. Scales with
+    the unit. No contrast: one unit, 0.
     """
     rows = [own.detach().double().cpu() for own in groups]
     if not rows:
@@ -49,7 +52,7 @@ def units(groups: Sequence[Float[Tensor, "group n"]]) -> tuple[list[Int[Tensor, 
         chosen = _chosen(rows, part.mask)
         factors = own_units(chosen, bulks[part.mask])
         scaled = [own / unit.unsqueeze(-1) for own, unit in zip(chosen, factors, strict=True)]
-        spreads[part.mask] = (spread(scaled) * torch.cat(factors)).clamp(max=LARGEST)
+        spreads[part.mask] = (measure(scaled) * torch.cat(factors)).clamp(max=LARGEST)
     spreads = spreads.nan_to_num(float(spreads[~spreads.isnan()].min()))  # groups without contrast: any unit will do
     found, labels = spreads.unique(return_inverse=True)
     return list(labels.split([len(own) for own in rows])), found.tolist()

@@ -33,7 +33,7 @@ class Signs(NamedTuple):
 
 
 SIGNS = ((12, Signs(0.5, 0.3, 0.75)), (8, Signs(0.75, 0.5, 1.0)))
-"""From which mean size of the groups on, which signs are enough. The bulk of fewer than eight is small by chance: nothing is."""
+"""From which mean size of the groups on, which signs are enough. Fewer than eight have a small bulk by chance: nothing is."""
 BEYOND, BY_CHANCE = 2.0, 0.2
 """A contrast is beyond the bulk if the standard deviation is so many times as large; the slope of both errors on each other."""
 MIDDLE = 1.683
