@@ -21,8 +21,8 @@ from rovrl.robust.solve import m_root
 
 WIDTH = 1.25
 """The score width in units of the spread. Wider resists fewer spikes, narrower takes rare honest differences for spikes."""
-BEYOND = 4.0
-"""What lies so many spreads from the median of its group is far."""
+BEYOND, FEW = 4.0, 0.02
+"""What lies so many spreads from the median of its group is far. Up to this share of all, far values hardly widen the spread."""
 FAR = 1e12
 """Values farther than this many units from the center count as this far; the score is flat long before."""
 
@@ -58,13 +58,12 @@ def core_spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     """`spread` of what lies within four of it from the median of its group: one step of hard rejection. Gradient: none.
 
     For rewards whose far values are no merit: a fifth of them more than doubles the `spread`. One step only: rejecting until
-    nothing is far would leave the commonest outcome alone.
+    nothing is far would leave the commonest outcome alone. Where one in fifty is far, or fewer, it is the `spread`.
     """
-    found = spread(groups)
-    near = [(rows - rows.median(-1, keepdim=True).values).abs() <= BEYOND * found for rows in groups if rows.shape[-1]]
-    if all(bool(mask.all()) for mask in near):
-        return found
-    return spread(_only([rows for rows in groups if rows.shape[-1]], near)) or found
+    found, rows = spread(groups), [own for own in groups if own.shape[-1]]
+    near = [(own - own.median(-1, keepdim=True).values).abs() <= BEYOND * found for own in rows]
+    far = sum(int((~mask).sum()) for mask in near)
+    return found if far <= FEW * sum(own.numel() for own in rows) else spread(_only(rows, near)) or found
 
 
 def spread_of_others(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n"]:

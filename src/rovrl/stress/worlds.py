@@ -174,6 +174,27 @@ def _crash(knobs: Knobs, rng: np.random.Generator) -> Truth:
     return replace(truth, rewards=np.where(truth.faults, -10.0, truth.rewards))
 
 
+def _judged(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    marks = np.clip(np.round(3 + rng.normal(0, 1, (knobs.prompts, 1)) + 0.8 * rng.normal(0, 1, draw.shape)), 1, 5)
+    draw.right = (marks - 1) / 4
+    truth = draw.with_faults(marks, knobs.rate, 0.0)
+    return replace(truth, rewards=np.where(truth.faults, -10.0, truth.rewards))
+
+
+def _rescaled(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    truth = draw.with_faults(draw.score(), knobs.rate, 0.0)
+    return replace(truth, rewards=np.where(truth.faults, 10 * truth.rewards, truth.rewards))
+
+
+def _signed(knobs: Knobs, rng: np.random.Generator) -> Truth:
+    draw = _Draw(knobs, rng)
+    truth = draw.with_faults(draw.score(), knobs.rate, 0.0)
+    sign = rng.choice([-1, 1], (knobs.prompts, 1))
+    return replace(truth, rewards=truth.rewards + truth.faults * sign * knobs.size)
+
+
 def _beyond(knobs: Knobs, rng: np.random.Generator) -> Truth:
     draw = _Draw(knobs, rng)
     truth = draw.with_faults(_bonus(draw), knobs.rate, 0.0)
@@ -191,6 +212,9 @@ SIMULATED: Mapping[str, tuple[str, World]] = {
     "small": ("faults of three times the contrast", _small),
     "varied": ("faults of sizes over two decades", _varied),
     "by_prompt": ("faults whose rate depends on the prompt", _by_prompt),
+    "signed": ("spikes with one sign per prompt", _signed),
+    "rescaled": ("a judge that answers ten times the score", _rescaled),
+    "judged": ("marks from 1 to 5, crashes at -10", _judged),
     "binary": ("0/1 rewards", _clean(lambda draw: draw.right)),
     "binary10": ("0/1 rewards, spikes", _spiked(lambda draw: draw.right)),
     "crash": ("0/1 rewards, crashes at -10", _crash),

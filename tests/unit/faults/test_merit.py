@@ -16,9 +16,13 @@ def verdicts(seed, prompts=256, group=16, odds=(0.6, 6.0)):
     return rng.random((prompts, group)) < rng.beta(*odds, prompts)[:, None], rng
 
 
-def level(rewards):
+def faults_of(rewards):
     group = torch.arange(len(rewards)).repeat_interleave(rewards.shape[1])
-    return find_faults(torch.from_numpy(np.ascontiguousarray(rewards, float)).ravel(), group, len(rewards)).level
+    return find_faults(torch.from_numpy(np.ascontiguousarray(rewards, float)).ravel(), group, len(rewards))
+
+
+def level(rewards):
+    return faults_of(rewards).level
 
 
 def alignment(rewards, right, **settings):
@@ -63,6 +67,64 @@ def test_faults_that_follow_the_prompts_are_no_merit_where_the_bulk_itself_follo
         assert level(even) == pytest.approx(
             4, rel=0.05
         )  # beside mere noise the same layer is all there is to learn from
+
+
+@pytest.mark.parametrize("group", [8, 16])
+def test_spikes_with_one_sign_per_prompt_are_no_scale_though_each_side_follows_the_prompts(group):
+    """In each group they are as rare as in any other: right and wrong answers are not."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        score = rng.normal(0, 1, (256, group))
+        signed = score + 16 * rng.choice([-1, 1], (256, 1)) * (rng.random(score.shape) < 0.1)
+        assert level(signed) == 0
+        assert alignment(signed, score, **GUARDED) >= alignment(signed, score, **GUARDED | {"faults": "bound"})
+
+
+@pytest.mark.parametrize("group", [8, 16])
+def test_merit_is_near_where_right_answers_far_away_would_have_been_seen(group):
+    right, rng = verdicts(4, group=group, odds=(0.7, 0.7))
+    noise = rng.normal(0, 0.05, right.shape)
+    assert faults_of(0.33 * right + noise).near
+    assert not faults_of(right + 0.1 * rng.random(right.shape)).near  # a layer of merit
+    uneven = 0.02 * np.exp(rng.normal(0, 1, (len(right), 1))) * rng.normal(0, 1, right.shape)
+    rare = rng.random(right.shape) < rng.beta(0.3, 2.5, (len(right), 1))
+    assert not faults_of(rare + uneven).near  # a layer beside an uneven bulk: nobody knows
+
+
+def test_nothing_is_said_of_few_responses_or_of_groups_of_four():
+    right, rng = verdicts(5, odds=(0.7, 0.7))
+    score = 0.33 * right + rng.normal(0, 0.05, right.shape)
+    assert faults_of(score).near
+    assert not faults_of(score[:60]).near
+    assert not faults_of(score.reshape(-1, 4)).near
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.2])
+def test_what_cannot_be_shown_to_be_a_fault_widens_no_bound_where_merit_is_near(rate):
+    """A judge that answers ten times the score: upwards on some prompts, downwards on others, at every distance."""
+    right, rng = verdicts(7, odds=(0.7, 0.7))
+    score = rng.normal(0, 1.15, (len(right), 1)) + 0.33 * right + rng.normal(0, 0.05, right.shape)
+    rescaled = np.where(rng.random(right.shape) < rate, 10 * score, score)
+    ids = np.repeat(np.arange(len(right)), right.shape[1])
+    bound = {
+        name: rovrl.explain(torch.from_numpy(rewards.ravel()), ids, rovrl.RewardChannel(**GUARDED)).channel.credit_bound
+        for name, rewards in (("clean", score), ("rescaled", rescaled))
+    }
+    wide = rovrl.RewardChannel(**GUARDED | {"faults": "bound"})
+    unguarded = rovrl.explain(torch.from_numpy(rescaled.ravel()), ids, wide).channel.credit_bound
+    assert 0.6 < bound["rescaled"] / bound["clean"] < 1.2 < 1.3 < unguarded / bound["clean"]
+    assert alignment(rescaled, right, **GUARDED) > alignment(rescaled, right, **GUARDED | {"faults": "bound"})
+
+
+def test_a_run_measures_its_spread_by_the_core_once_its_window_is_full():
+    run, bounded = (rovrl.RewardRun(rovrl.RewardChannel(**GUARDED | {"faults": word})) for word in ("reject", "bound"))
+    for seed in range(24):
+        right, rng = verdicts(seed, prompts=32, odds=(0.7, 0.7))
+        score = rng.normal(0, 1.15, (32, 1)) + 0.33 * right + rng.normal(0, 0.05, right.shape)
+        rescaled = np.where(rng.random(right.shape) < 0.2, 10 * score, score)
+        for each in (run, bounded):
+            each.advantages(torch.from_numpy(rescaled.ravel()), np.repeat(np.arange(32), 16))
+    assert run.metrics()["rovr/credit_bound"] < 0.7 * bounded.metrics()["rovr/credit_bound"]
 
 
 def test_a_layer_far_beyond_the_bulk_may_be_the_mark_of_a_failure_and_is_no_scale():

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 import rovrl
 from rovrl import RewardChannel
-from rovrl.robust.spread import spread
+from rovrl.robust.spread import core_spread, spread
 from rovrl.scales import within_group_scale, within_group_spread
 
 ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
@@ -152,3 +152,30 @@ def test_no_finite_rewards_break_it(rows):
     x = torch.tensor(rows, dtype=torch.float64)
     assert 0 <= spread([x]) < np.inf
     assert rovrl.ADVANTAGES["credit"](x, ADAPTIVE).isfinite().all()
+
+
+@pytest.mark.parametrize("group", [4, 8, 16])
+def test_the_core_spread_is_the_spread_where_nothing_is_far(group):
+    rows = scores(0.0, groups=128, group=group)
+    assert core_spread([rows]) == spread([rows])  # the tails of its noise are few
+    assert core_spread([]) == core_spread([torch.ones(5, group).double()]) == 0
+
+
+@pytest.mark.parametrize("group", [8, 16])
+def test_a_fifth_of_spikes_leaves_the_core_spread_what_it_was_and_doubles_the_spread(group):
+    clean, spiked = (scores(rate, groups=256, group=group) for rate in (0.0, 0.2))
+    assert core_spread([spiked]) == pytest.approx(spread([clean]), rel=0.1)
+    assert spread([spiked]) > 2 * spread([clean])
+    assert core_spread([1e6 * spiked]) == pytest.approx(1e6 * core_spread([spiked]), rel=1e-9)
+
+
+def test_the_core_of_ragged_groups_is_that_of_their_members():
+    """Independent and slow: members are left out one group after the other."""
+    ragged = [scores(0.2, groups=64, group=16), scores(0.1, groups=64, group=7, seed=3)]
+    most = 4 * spread(ragged)
+    near = [[x[abs(x - np.sort(x)[(len(x) - 1) // 2]) <= most] for x in rows.numpy()] for rows in ragged]
+    by_size = {}
+    for x in near[0] + near[1]:
+        by_size.setdefault(len(x), []).append(x)
+    left = [torch.from_numpy(np.stack(rows)) for rows in by_size.values()]
+    assert core_spread(ragged) == pytest.approx(spread(left), rel=1e-12)

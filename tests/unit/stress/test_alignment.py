@@ -33,7 +33,7 @@ def test_a_world_is_the_same_for_the_same_seed_and_labels_every_fault(name):
     if name == "tail":  # what it costs is what it is worth
         np.testing.assert_array_equal(one.verdicts, one.rewards)
         return
-    parts = {"quarters": 4, "verdicts10": 10, "verdicts100": 100}.get(name, 1)
+    parts = {"quarters": 4, "judged": 4, "verdicts10": 10, "verdicts100": 100}.get(name, 1)
     assert set(np.unique(one.verdicts)) <= {k / parts for k in range(parts + 1)}
     assert {one.verdicts.min(), one.verdicts.max()} == {0.0, 1.0}
 
@@ -53,7 +53,7 @@ def test_a_crash_inside_the_range_is_labelled_and_shows_nothing():
     truth = draw("inside", 1, Knobs(prompts=64))
     assert (truth.rewards[truth.faults] == 0).all()
     assert row.faults_rejected == row.honest_rejected == 0
-    assert row.alignment["guarded"] == row.alignment["adaptive"]
+    assert row.alignment["guarded"].value >= row.alignment["adaptive"].value  # nor do they widen the bound
 
 
 @pytest.mark.slow
