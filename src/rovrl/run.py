@@ -58,8 +58,10 @@ class Memory:
         faults = find_faults(rewards, group, num_groups, self.window) if channel.faults == "reject" else None
         kept = rewards if faults is None else torch.where(faults.rejected, torch.nan, rewards)
         with compiled_if_large(len(rewards)):
-            told = {} if faults is None else {"with_faults": rewards, "measure": faults.measure}
-            known = scales_for_step(channel, self.scales, kept, group, num_groups, **told)
+            if faults is None:
+                known = scales_for_step(channel, self.scales, kept, group, num_groups)
+            else:
+                known = scales_for_step(channel, self.scales, kept, group, num_groups, rewards, faults.measure)
         info = explain_groups(rewards, group_ids, channel, partitions, method, faults=faults, scales=known)
         if faults is not None:
             self.window.add(rewards, group)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -10,11 +11,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from rovrl.faults.candidates import Side
-from rovrl.faults.merit import merit
+from rovrl.faults.merit import merit_level
+from rovrl.faults.scattered import Scattered
 from rovrl.faults.shown import shown
 from rovrl.faults.window import FaultWindow, Step
 from rovrl.robust.outliers.bulk import SortedGroups
-from rovrl.robust.spread import Measure, core_spread, spread
+from rovrl.robust.spread import core_spread
 
 APART = 8.0
 """Steps whose units differ by this factor are not compared."""
@@ -31,13 +33,12 @@ class Faults:
     """The robust standard deviation within groups of what was kept."""
     level: float = 0.0
     """The distance between right and wrong answers, where they are a layer far from an even bulk (`faults.merit`); else 0."""
-    near: bool = False
-    """Whether they differ within the bulk (`faults.merit`): then nothing far away widens the spread, rejected or not."""
+    scattered: Callable[[float], bool] = field(default=lambda distance: False, repr=False)
+    """Whether what was kept beyond a distance from its group's median is scattered by chance (`faults.scattered`)."""
 
-    @property
-    def measure(self) -> Measure:
-        """The spread that the credit of what is kept is measured in."""
-        return core_spread if self.near else spread
+    def measure(self, groups: Sequence[Tensor]) -> float:
+        """The spread that the credit of what is kept is measured in: what is far and scattered by chance does not widen it."""
+        return core_spread(groups, self.scattered)
 
 
 @torch.no_grad()
@@ -65,13 +66,14 @@ def find_faults(
         return Faults(rejected, Side(), Side(), 0.0)
     groups = SortedGroups.of(values, codes, len(strata))
     found, above, below, unit = shown(groups, strata)
-    where = merit(groups.without(found) if found.any() else groups, unit, strata)
+    kept = groups.without(found) if found.any() else groups
+    level = merit_level(kept, unit, strata)
     here = torch.from_numpy(found[: int(finite.sum())])
     if whole:
         rejected = here
     else:
         rejected[torch.from_numpy(finite)] = here
-    return Faults(rejected.to(rewards.device), above, below, unit, where.level, where.near)
+    return Faults(rejected.to(rewards.device), above, below, unit, level, Scattered(kept, strata))
 
 
 def _comparable(values: np.ndarray, codes: np.ndarray, steps: list[Step]) -> list[Step]:

@@ -2,16 +2,15 @@
 
 Merit depends on the prompt, chance does not. That tells faults from right answers, and it tells on which scale right answers
 are told from wrong ones: a layer far from the bulk that follows the prompts is merit; a bulk whose spread is the same on every
-prompt, up to chance, is not. And where such a layer would have been seen, and is not there, what is far away is no merit.
+prompt, up to chance, is not. The minority of each group has to follow the prompts too: spikes with one sign per prompt are as
+rare in every group.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from rovrl.faults.candidates import MIXED, UNSUSPICIOUS
+from rovrl.faults.candidates import MIXED
 from rovrl.faults.evidence import SMALLEST, layers
 from rovrl.robust.outliers import dispersion
 from rovrl.robust.outliers.bulk import SortedGroups
@@ -33,17 +32,8 @@ NARROW = 0.6
 """From the 10 % to the 90 % quantile of a layer's distances, relative to their median."""
 
 
-class Merit(NamedTuple):
-    """Where the merit of a reward lies."""
-
-    level: float = 0.0
-    """The distance between right and wrong, where it is a layer far from an even bulk; else 0."""
-    near: bool = False
-    """Whether it lies within the bulk: no layer looks like right answers, and one that follows the prompts would have."""
-
-
-def merit(groups: SortedGroups, unit: float, strata: np.ndarray) -> Merit:
-    """Whether right and wrong are a layer far from an even bulk, or lie within the bulk.
+def merit_level(groups: SortedGroups, unit: float, strata: np.ndarray) -> float:
+    """The distance between right and wrong, where it is a layer far from an even bulk; else 0.
 
     `groups` without what was shown to be faults, with the `unit` of the rest; `strata` as in `shown`. The layer may lie on both
     sides, but never of one group: the center of a group is one of two levels. Nothing is said of groups smaller than six on
@@ -51,21 +41,17 @@ def merit(groups: SortedGroups, unit: float, strata: np.ndarray) -> Merit:
     """
     design = Design(np.where(groups.size >= SMALLEST, groups.size, 0), strata)
     if unit == 0 or design.mean_size < SMALLEST_MEAN or len(groups.values) < ENOUGH:
-        return Merit()
+        return 0.0
     residual = groups.residual(groups.median(np.zeros_like(groups.size), groups.size))
-    sides = [_layer(groups, side, unit, design) for side in (residual, -residual)]
-    level = max(evident for evident, _ in sides)
-    if not 0 < level <= FARTHEST * unit:
-        return Merit(near=not any(suspicious for _, suspicious in sides))
-    bulk = np.abs(residual) < level / 2
-    even = _even(residual[bulk] / unit, groups.group[bulk], groups.count(bulk).astype(float), strata)
-    return Merit(level if even else 0.0)
+    found = max(_layer(groups, side, unit, design) for side in (residual, -residual))
+    if not 0 < found <= FARTHEST * unit:
+        return 0.0
+    bulk = np.abs(residual) < found / 2
+    return found if _even(residual[bulk] / unit, groups.group[bulk], groups.count(bulk).astype(float), strata) else 0.0
 
 
-def _layer(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design) -> tuple[float, bool]:
-    """The median distance of the nearest layer on the positive side that evidently follows the prompts, 0 without one; and
-    whether any layer looks as if it did."""
-    suspicious = False
+def _layer(groups: SortedGroups, residual: np.ndarray, unit: float, design: Design) -> float:
+    """The median distance of the nearest layer on the positive side that follows the prompts; 0 without one."""
     for distance, counts, opposite in layers(groups, residual, unit, design):
         low, middle, high = np.quantile(distance, (0.1, 0.5, 0.9))
         both = int(((counts > 0) & (opposite > 0)).sum()) > MIXED * int((counts > 0).sum())
@@ -73,9 +59,8 @@ def _layer(groups: SortedGroups, residual: np.ndarray, unit: float, design: Desi
             continue
         seen = counts, _from_commoner_level(counts, opposite, design.sizes), counts + opposite
         if all(dispersion.evident(hits, design, FACTOR) for hits in seen):
-            return float(middle), True
-        suspicious |= all(dispersion.evident(hits, design, 1.0, UNSUSPICIOUS) for hits in seen)
-    return 0.0, suspicious
+            return float(middle)
+    return 0.0
 
 
 def _from_commoner_level(counts: np.ndarray, opposite: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from rovrl.robust.solve import m_root
 WIDTH = 1.25
 """The score width in units of the spread. Wider resists fewer spikes, narrower takes rare honest differences for spikes."""
 BEYOND, FEW = 4.0, 0.02
-"""What lies so many spreads from the median of its group is far. Up to this share of all, far values hardly widen the spread."""
+"""What lies so many spreads from the median of its group is far. Up to this share of all, far values hardly matter."""
 FAR = 1e12
 """Values farther than this many units from the center count as this far; the score is flat long before."""
 
@@ -54,16 +54,18 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
 
 
 @torch.no_grad()
-def core_spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
-    """`spread` of what lies within four of it from the median of its group: one step of hard rejection. Gradient: none.
+def core_spread(groups: Sequence[Float[Tensor, "group n"]], scattered: Callable[[float], bool]) -> float:
+    """`spread` of what lies within four of it from the median of its group, if what is farther is `scattered` by chance.
 
-    For rewards whose far values are no merit: a fifth of them more than doubles the `spread`. One step only: rejecting until
-    nothing is far would leave the commonest outcome alone. Where one in fifty is far, or fewer, it is the `spread`.
+    Else, and where one in fifty is far or fewer, it is the `spread`, which a fifth of far values more than doubles. One step of
+    hard rejection only: rejecting until nothing is far would leave the commonest outcome alone. Gradient: none.
     """
     found, rows = spread(groups), [own for own in groups if own.shape[-1]]
     near = [(own - own.median(-1, keepdim=True).values).abs() <= BEYOND * found for own in rows]
     far = sum(int((~mask).sum()) for mask in near)
-    return found if far <= FEW * sum(own.numel() for own in rows) else spread(_only(rows, near)) or found
+    if far <= FEW * sum(own.numel() for own in rows) or not scattered(BEYOND * found):
+        return found
+    return spread(_only(rows, near)) or found
 
 
 def spread_of_others(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n"]:

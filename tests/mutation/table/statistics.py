@@ -160,15 +160,19 @@ STATISTICS: tuple[Mutant, ...] = (
     *mutants(
         "robust/units/verdicts.py",
         "unit/robust/test_units.py",
-        ("COMMON = 0.6", "COMMON = 0.95"),
+        ("COMMON, MEET = 0.6, 0.33", "COMMON, MEET = 0.95, 0.33"),
+        ("COMMON, MEET = 0.6, 0.33", "COMMON, MEET = 0.6, 0.0"),
         ("NEAR, OTHERS, LEVEL = 2.5, 1,", "NEAR, OTHERS, LEVEL = 2.5, 9,"),
         (">= ELSEWHERE", ">= 0"),
-        ("if follow and", "if"),
+        ("< FOLLOWS and", "< 2 and"),
     ),
     *mutants(
         "robust/units/varying.py",
         "unit/robust/test_units.py",
-        ("Signs(0.5, 0.3, 0.75)), (8, Signs(0.75, 0.5, 1.0))", "Signs(0.5, 0.3, -0.75)), (8, Signs(0.75, 0.5, -1.0))"),
+        (
+            "Signs(0.5, 0.3, 0.75)), (7.5, Signs(0.75, 0.5, 1.0))",
+            "Signs(0.5, 0.3, -0.75)), (7.5, Signs(0.75, 0.5, -1.0))",
+        ),
         ("excess / (excess + v) * (b", "excess / (excess - v) * (b"),
     ),
     *mutants(

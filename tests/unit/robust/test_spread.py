@@ -12,6 +12,7 @@ from rovrl import RewardChannel
 from rovrl.robust.spread import core_spread, spread
 from rovrl.scales import within_group_scale, within_group_spread
 
+ALWAYS = lambda distance: True  # noqa: E731 - what is far is scattered by chance
 ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
 
 
@@ -157,16 +158,16 @@ def test_no_finite_rewards_break_it(rows):
 @pytest.mark.parametrize("group", [4, 8, 16])
 def test_the_core_spread_is_the_spread_where_nothing_is_far(group):
     rows = scores(0.0, groups=128, group=group)
-    assert core_spread([rows]) == spread([rows])  # the tails of its noise are few
-    assert core_spread([]) == core_spread([torch.ones(5, group).double()]) == 0
+    assert core_spread([rows], ALWAYS) == spread([rows])  # the tails of its noise are few
+    assert core_spread([], ALWAYS) == core_spread([torch.ones(5, group).double()], ALWAYS) == 0
 
 
 @pytest.mark.parametrize("group", [8, 16])
 def test_a_fifth_of_spikes_leaves_the_core_spread_what_it_was_and_doubles_the_spread(group):
     clean, spiked = (scores(rate, groups=256, group=group) for rate in (0.0, 0.2))
-    assert core_spread([spiked]) == pytest.approx(spread([clean]), rel=0.1)
-    assert spread([spiked]) > 2 * spread([clean])
-    assert core_spread([1e6 * spiked]) == pytest.approx(1e6 * core_spread([spiked]), rel=1e-9)
+    assert core_spread([spiked], ALWAYS) == pytest.approx(spread([clean]), rel=0.1)
+    assert core_spread([spiked], lambda distance: distance < 0) == spread([spiked]) > 2 * spread([clean])
+    assert core_spread([1e6 * spiked], ALWAYS) == pytest.approx(1e6 * core_spread([spiked], ALWAYS), rel=1e-9)
 
 
 def test_the_core_of_ragged_groups_is_that_of_their_members():
@@ -178,4 +179,4 @@ def test_the_core_of_ragged_groups_is_that_of_their_members():
     for x in near[0] + near[1]:
         by_size.setdefault(len(x), []).append(x)
     left = [torch.from_numpy(np.stack(rows)) for rows in by_size.values()]
-    assert core_spread(ragged) == pytest.approx(spread(left), rel=1e-12)
+    assert core_spread(ragged, ALWAYS) == pytest.approx(spread(left), rel=1e-12)

@@ -32,8 +32,9 @@ class Signs(NamedTuple):
     """The slope of the standard deviations on the bulks."""
 
 
-SIGNS = ((12, Signs(0.5, 0.3, 0.75)), (8, Signs(0.75, 0.5, 1.0)))
-"""From which mean size of the groups on, which signs are enough. Fewer than eight have a small bulk by chance: nothing is."""
+SIGNS = ((11.5, Signs(0.5, 0.3, 0.75)), (7.5, Signs(0.75, 0.5, 1.0)))
+"""From which mean size of the groups on, which signs are enough: twelve or eight, less a few responses that do not count. Fewer
+have a small bulk by chance: nothing is."""
 BEYOND, BY_CHANCE = 2.0, 0.2
 """A contrast is beyond the bulk if the standard deviation is so many times as large; the slope of both errors on each other."""
 MIDDLE = 1.683

@@ -1,0 +1,51 @@
+"""Is what lies far away scattered by chance? Then it is no merit, be it shown to be faults or not, and no scale either."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rovrl.faults.candidates import ERROR, PAIRED, SLIGHT, UNSUSPICIOUS
+from rovrl.faults.evidence import SMALLEST
+from rovrl.faults.merit import SMALLEST_MEAN
+from rovrl.robust.outliers import dispersion
+from rovrl.robust.outliers.bulk import SortedGroups
+from rovrl.robust.outliers.dispersion import Design
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Whether the rewards beyond a distance from their group's median are spread over the groups as chance spreads them.
+
+    `groups` without what was shown to be faults; `strata` as in `shown`. No gap is needed here, and opposite sides count
+    together: nothing is left out by this, the far rewards only say nothing about the scale of the others. They have to look
+    like chance (p-value of at least 0.05), and it must have been seen if they followed their prompts: as ordinary verdicts do,
+    or by a slight part of that if they lie on one side. Nothing is said of groups smaller than six on average.
+    """
+
+    groups: SortedGroups
+    strata: np.ndarray
+
+    def __call__(self, distance: float) -> bool:
+        """Whether what lies farther than the distance is scattered by chance."""
+        if self._design.mean_size < SMALLEST_MEAN:
+            return False
+        up, down = (self.groups.count(side > distance).astype(float) for side in (self._residual, -self._residual))
+        hits = np.where(self._design.sizes > 0, up + down, 0.0)
+        expected = dispersion.chance(self._design.by_stratum(hits), self._design)
+        found = dispersion.pairs(hits)
+        if dispersion.overdispersion(found, expected) < UNSUSPICIOUS:
+            return False
+        share = 1.0 if min(up.sum(), down.sum()) >= PAIRED * max(up.sum(), down.sum()) else SLIGHT
+        by_stratum = self._design.by_stratum(hits)
+        return dispersion.ordinary(found, expected, by_stratum, self._design, hidden="majorities", share=share) <= ERROR
+
+    @cached_property
+    def _design(self) -> Design:
+        return Design(np.where(self.groups.size >= SMALLEST, self.groups.size, 0), self.strata)
+
+    @cached_property
+    def _residual(self) -> np.ndarray:
+        return self.groups.residual(self.groups.median(np.zeros_like(self.groups.size), self.groups.size))
