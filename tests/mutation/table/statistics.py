@@ -142,7 +142,7 @@ STATISTICS: tuple[Mutant, ...] = (
         "unit/robust/test_spread.py",
         ("WIDTH = 1.25", "WIDTH = 1.35"),
         ("least = 0.5 * float", "least = 0.7 * float"),
-        ("BEYOND = 4.0", "BEYOND = 40.0"),
+        ("BEYOND, FEW = 4.0,", "BEYOND, FEW = 40.0,"),
         ("return c * math.sqrt(square * count) / slope", "return c * math.sqrt(square * count) / (2 * slope)"),
     ),
     *mutants(
