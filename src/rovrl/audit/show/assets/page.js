@@ -31,8 +31,9 @@
     return el("li", {}, el("p", {}, code, " ", sentence(f.sentence)), el("details", { open: !narrow.matches && place === 0 }, el("summary", {}, "What to do"), el("p", { class: "muted" }, sentence(f.advice))));
   }));
 
+  let restoring = false;
   const save = () => {
-    if (!ready) return;
+    if (!ready || restoring) return;
     const { sort, down, only, search, step } = list.state, place = new URLSearchParams();
     if (list.rows.includes(list.current)) place.set("group", list.current.id); // else the filters alone say what is shown
     if (step !== null) place.set("step", step);
@@ -43,6 +44,7 @@
     history.replaceState(null, "", `#${place}`);
   };
   const restore = () => {
+    restoring = true; // what is half restored is not written to the address: a reload in between would come back to it
     const place = new URLSearchParams(location.hash.slice(1)), sort = place.get("sort"), step = place.get("step");
     const known = step !== null && doc.steps.step.includes(Number(step));
     list.set({ only: place.get("only") ?? "all", search: place.get("search") ?? "", step: known ? Number(step) : null, sort: sort?.replace(/^-/, "") ?? "lost", down: sort === null || sort.startsWith("-") });
@@ -50,6 +52,8 @@
     const wanted = doc.groups.find((g) => place.get("group") === String(g.id) || location.hash === `#group-${g.id}`);
     if (list.rows.includes(wanted)) list.select(wanted);
     else if (list.rows.length && !narrow.matches) list.select(list.rows[0], false); // a page opens on its verdict
+    restoring = false;
+    save();
   };
   list.onchange = () => {
     view.mark(list.query.words);
