@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,8 @@ WIDTH = 1.25
 """The score width in units of the spread. Wider resists fewer spikes, narrower takes rare honest differences for spikes."""
 BEYOND, FEW = 4.0, 0.02
 """What lies so many spreads from the median of its group is far. Up to this share of all, far values hardly matter."""
+REMOTE, MEET = 100.0, 0.05
+"""What lies so many spreads of the rest from it is no scale, if more than this share of its groups have it on both sides."""
 FAR = 1e12
 """Values farther than this many units from the center count as this far; the score is flat long before."""
 
@@ -55,17 +58,60 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
 
 @torch.no_grad()
 def core_spread(groups: Sequence[Float[Tensor, "group n"]], scattered: Callable[[float], bool]) -> float:
-    """`spread` of what lies within four of it from the median of its group, if what is farther is `scattered` by chance.
+    """The spread without what is far from the median of its group, if that is scattered by chance or cannot be a scale.
 
-    Else, and where one in fifty is far or fewer, it is the `spread`, which a fifth of far values more than doubles. One step of
-    hard rejection only: rejecting until nothing is far would leave the commonest outcome alone. Gradient: none.
+    What lies beyond four times the `spread` is far. If it is `scattered`, the spread of the others times `caution` is taken:
+    more of what is far asks for a narrower bound. Else what lies beyond a hundred spreads of the others is left out, provided
+    it lies on both sides of the same groups, as right answers do not. Otherwise, and where one in fifty is far or fewer, it is
+    the `spread`, which a fifth of far values more than doubles. One step of hard rejection only: rejecting until nothing is far
+    would leave the commonest outcome alone. Gradient: none.
     """
     found, rows = spread(groups), [own for own in groups if own.shape[-1]]
-    near = [(own - own.median(-1, keepdim=True).values).abs() <= BEYOND * found for own in rows]
-    far = sum(int((~mask).sum()) for mask in near)
-    if far <= FEW * sum(own.numel() for own in rows) or not scattered(BEYOND * found):
+    residuals = [own - own.median(-1, keepdim=True).values for own in rows]
+    near, far = _within(residuals, BEYOND * found)
+    core = spread(_only(rows, near)) if far > FEW else 0.0
+    if core == 0:
         return found
-    return spread(_only(rows, near)) or found
+    if scattered(BEYOND * found):
+        return caution(far) * core
+    remote = max(BEYOND * found, REMOTE * core)
+    near, far = _within(residuals, remote)
+    return spread(_only(rows, near)) if far > FEW and _meet(residuals, remote) else found
+
+
+def _within(residuals: Sequence[Float[Tensor, "group n"]], distance: float) -> tuple[list[Tensor], float]:
+    """What is no farther than the distance, and the share of what is."""
+    near = [residual.abs() <= distance for residual in residuals]
+    return near, sum(int((~mask).sum()) for mask in near) / max(sum(mask.numel() for mask in near), 1)
+
+
+def _meet(residuals: Sequence[Float[Tensor, "group n"]], distance: float) -> bool:
+    """Whether one in twenty of the groups with values beyond the distance has them on both sides."""
+    above = torch.cat([(residual > distance).any(-1) for residual in residuals])
+    below = torch.cat([(residual < -distance).any(-1) for residual in residuals])
+    return int((above & below).sum()) > MEET * int((above | below).sum())
+
+
+def caution(share: float) -> float:
+    """How much narrower than with one in fifty the best bound is where this `share`, of at least that, is far by chance."""
+    return minimax_bound(share) / minimax_bound(FEW)
+
+
+def minimax_bound(share: float) -> float:
+    """Huber's k: clipping at ±k standard deviations has the least worst variance where this share, in (0, 1), is arbitrary.
+
+    The root of 2φ(k)/k - 2Φ(-k) = share/(1 - share), which falls in k.
+    """
+    normal = NormalDist()
+
+    def excess(k: float) -> float:
+        return 2 * normal.pdf(k) / k - 2 * normal.cdf(-k) - share / (1 - share)
+
+    low, high = 1e-6, 8.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
 
 
 def spread_of_others(rows: Float[Tensor, "group n"]) -> Float[Tensor, "group n"]:

@@ -99,7 +99,7 @@ def test_what_is_scattered_by_chance_widens_no_bound_though_it_cannot_be_shown_t
         found = explained(faulty)
         assert found.rejected.float().mean() < rate / 2
         clean = explained(score).channel.credit_bound
-        assert 0.8 < found.channel.credit_bound / clean < 1.4
+        assert 0.5 < found.channel.credit_bound / clean < 1  # narrower, as Huber has it, and not wider
         assert explained(faulty, faults="bound").channel.credit_bound > 1.15 * found.channel.credit_bound
         assert alignment(faulty, right, **GUARDED) > alignment(faulty, right, **GUARDED | {"faults": "bound"})
 

@@ -1,5 +1,7 @@
 """The spread that "adaptive" credit is measured in: its defining equation, its unit, and what spikes do to it."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,11 @@ from scipy.optimize import brentq
 
 import rovrl
 from rovrl import RewardChannel
-from rovrl.robust.spread import core_spread, spread
+from rovrl.robust.spread import FEW, caution, core_spread, minimax_bound, spread
 from rovrl.scales import within_group_scale, within_group_spread
 
 ALWAYS = lambda distance: True  # noqa: E731 - what is far is scattered by chance
+NEVER = lambda distance: False  # noqa: E731
 ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
 
 
@@ -165,9 +168,29 @@ def test_the_core_spread_is_the_spread_where_nothing_is_far(group):
 @pytest.mark.parametrize("group", [8, 16])
 def test_a_fifth_of_spikes_leaves_the_core_spread_what_it_was_and_doubles_the_spread(group):
     clean, spiked = (scores(rate, groups=256, group=group) for rate in (0.0, 0.2))
-    assert core_spread([spiked], ALWAYS) == pytest.approx(spread([clean]), rel=0.1)
-    assert core_spread([spiked], lambda distance: distance < 0) == spread([spiked]) > 2 * spread([clean])
+    assert core_spread([spiked], ALWAYS) == pytest.approx(caution(0.2) * spread([clean]), rel=0.1)
+    assert spread([spiked]) > 2 * spread([clean])
     assert core_spread([1e6 * spiked], ALWAYS) == pytest.approx(1e6 * core_spread([spiked], ALWAYS), rel=1e-9)
+
+
+@pytest.mark.parametrize("group", [8, 16])
+def test_what_is_a_hundred_spreads_out_on_both_sides_of_a_group_is_no_scale_however_it_is_spread_over_groups(group):
+    clean, spiked = (scores(rate, groups=256, group=group) for rate in (0.0, 0.2))
+    assert core_spread([spiked], NEVER) == pytest.approx(spread([clean]), rel=0.1)
+    assert core_spread([1e6 * spiked], NEVER) == pytest.approx(1e6 * core_spread([spiked], NEVER), rel=1e-9)
+    nearer = scores(0.2, groups=256, group=group, size=8.0)  # fifty spreads
+    assert core_spread([nearer], NEVER) == spread([nearer])
+
+
+def test_right_answers_however_far_out_are_a_scale_if_they_are_not_scattered():
+    """In a group they lie on one side of the commoner answer; a few groups that also hold a failure change nothing."""
+    rng = np.random.default_rng(0)
+    right = (rng.random((256, 16)) < rng.beta(0.3, 2.5, (256, 1))).astype(float)
+    right[:5, :2] = [-1, 1]
+    for shaping in (0.1, 0.01, 0.001):
+        rewards = torch.as_tensor(right + shaping * rng.random(right.shape))
+        assert core_spread([rewards], NEVER) == spread([rewards])
+    assert core_spread([rewards], ALWAYS) < 0.9 * spread([rewards])
 
 
 def test_the_core_of_ragged_groups_is_that_of_their_members():
@@ -179,4 +202,23 @@ def test_the_core_of_ragged_groups_is_that_of_their_members():
     for x in near[0] + near[1]:
         by_size.setdefault(len(x), []).append(x)
     left = [torch.from_numpy(np.stack(rows)) for rows in by_size.values()]
-    assert core_spread(ragged, ALWAYS) == pytest.approx(spread(left), rel=1e-12)
+    far = 1 - sum(rows.numel() for rows in left) / sum(rows.numel() for rows in ragged)
+    assert core_spread(ragged, ALWAYS) == pytest.approx(caution(far) * spread(left), rel=1e-12)
+
+
+def test_the_bound_beside_faults_is_hubers_minimax_bound():
+    """Huber (1964), table I: k for shares of 0.01 to 0.5; at that k no other has a smaller worst variance."""
+    table = {0.01: 1.945, 0.02: 1.717, 0.05: 1.398, 0.1: 1.140, 0.2: 0.862, 0.3: 0.6845, 0.5: 0.436}
+    normal = NormalDist()
+    for share, known in table.items():
+        found = minimax_bound(share)
+        assert found == pytest.approx(known, abs=5e-4)
+
+        def worst(k, share=share):
+            inside = 2 * normal.cdf(k) - 1
+            square = inside - 2 * k * normal.pdf(k) + 2 * k**2 * normal.cdf(-k)
+            return ((1 - share) * square + share * k**2) / ((1 - share) * inside) ** 2
+
+        assert worst(found) < min(worst(0.98 * found), worst(1.02 * found))
+    assert caution(FEW) == 1
+    assert caution(0.1) == pytest.approx(1.140 / 1.717, abs=1e-3)
