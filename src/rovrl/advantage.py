@@ -148,7 +148,7 @@ def explain_groups(
         blocks={m: blocks for m, (blocks, _) in used.items()},
         channel=settings.common,
         method=method if isinstance(method, str) else getattr(method, "__name__", "function"),
-        faults=faults and replace(faults, level=settings.level),
+        faults=faults and replace(faults, level=settings.level, scattered=None),  # not the whole window
         **per_group,
     )
 

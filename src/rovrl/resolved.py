@@ -11,7 +11,7 @@ from rovrl.config import RewardChannel
 from rovrl.faults import Faults
 from rovrl.groups import Bucket
 from rovrl.partition import Partition
-from rovrl.robust.spread import spread as within_groups
+from rovrl.robust.units import plain
 from rovrl.scales import StepScales, batch_scales, in_unit, is_adaptive, needs_scale, resolve
 
 
@@ -41,7 +41,7 @@ class Resolved:
         if not any(needs_scale(channel, blocks) for blocks, _ in used.values()):
             return cls(channel, channel, dict.fromkeys(used, channel), [])
         if known is None:
-            scale, spread, factors = batch_scales(groups, channel, measure=faults.measure if faults else within_groups)
+            scale, spread, factors = batch_scales(groups, channel, measure=faults.measure if faults else plain)
         else:
             (scale, spread, _), factors = known, []
         if method == "loo":  # finds its numbers without the response's own reward

@@ -21,8 +21,8 @@ from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
 from rovrl.robust.settings import SMALL_BLOCK, scale_source
-from rovrl.robust.spread import Measure, spread
-from rovrl.robust.units import APART, LARGEST, units
+from rovrl.robust.spread import spread
+from rovrl.robust.units import APART, LARGEST, Measure, plain, units
 
 ADAPTIVE_BOUND, ADAPTIVE_FLOOR, ADAPTIVE_LEAST = 2.0, 1.0, 1e-6
 """credit_bound="adaptive" is 2 spreads (`rovrl.robust.spread`), credit_floor="adaptive" one; neither below 1e-6."""
@@ -125,7 +125,7 @@ def scales_for_step(
     group: Tensor,
     num_groups: int,
     with_faults: Float[Tensor, " n"] | None = None,
-    measure: Measure = spread,
+    measure: Measure = plain,
 ) -> StepScales:
     """The scales of earlier steps, or of this one if it is the first; `lagged` then takes this batch in, as `measure` says.
 
@@ -159,7 +159,7 @@ def batch_scales(
     groups: Sequence[Float[Tensor, "group n"]],
     channel: RewardChannel,
     near: float | None = None,
-    measure: Measure = spread,
+    measure: Measure = plain,
 ) -> Scales:
     """The scales of a batch, one matrix of finite rewards per group size; `near` is the spread of earlier steps.
 

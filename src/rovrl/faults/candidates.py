@@ -49,6 +49,12 @@ MIXED = 0.05
 """The share of groups with hits on both sides up to which a side can be seen as one of two levels."""
 
 
+def ordinary_share(above: np.ndarray, below: np.ndarray) -> float:
+    """The share of the ordinary correlation that hits on two sides must be told from: right answers lie on one of them."""
+    few, many = sorted((float(above.sum()), float(below.sum())))
+    return 1.0 if few >= PAIRED * many else SLIGHT
+
+
 @dataclass(frozen=True)
 class Side:
     """What was found on one side of the groups' centers."""

@@ -10,13 +10,12 @@ from rovrl.faults.candidates import (
     ERROR,
     LIKE,
     MOST,
-    PAIRED,
     REMOTE,
-    SLIGHT,
     UNSUSPICIOUS,
     Candidates,
     Side,
     not_exceeded,
+    ordinary_share,
 )
 from rovrl.faults.nearest import LAYERED, least_distance
 from rovrl.robust.outliers.bulk import SortedGroups
@@ -58,7 +57,7 @@ def search_together(groups: SortedGroups, residual: np.ndarray, unit: float, des
         both = up + down
         unsuspicious = all(evidence.chance_of(counts) >= UNSUSPICIOUS for counts in (up, down, both))
         alike = _alike(groups, residual, far)
-        share = 1.0 if min(up.sum(), down.sum()) >= PAIRED * max(up.sum(), down.sum()) else SLIGHT
+        share = ordinary_share(up, down)
         even = unsuspicious and evidence.even_not_ordinary(both, evidence.chance(both), share=share)
         if even and evidence.meets(*alike):
             return evidence.measured(cut.threshold, up), evidence.measured(cut.threshold, down)

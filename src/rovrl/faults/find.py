@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,12 +33,16 @@ class Faults:
     """The robust standard deviation within groups of what was kept."""
     level: float = 0.0
     """The distance between right and wrong answers, where they are a layer far from an even bulk (`faults.merit`); else 0."""
-    scattered: Callable[[float], bool] = field(default=lambda distance: False, repr=False)
-    """Whether what was kept beyond a distance from its group's median is scattered by chance (`faults.scattered`)."""
+    scattered: Scattered | None = field(default=None, repr=False)
+    """Whether what was kept beyond a distance from its group's median is scattered by chance; None: not kept in mind."""
 
-    def measure(self, groups: Sequence[Tensor]) -> float:
-        """The spread that the credit of what is kept is measured in: what is far and scattered by chance does not widen it."""
-        return core_spread(groups, self.scattered)
+    def measure(self, groups: Sequence[Tensor], whole: bool) -> float:
+        """The spread that the credit of what is kept is measured in: what is far and scattered by chance does not widen it.
+
+        `whole`: the groups are those of the batch in the rewards' unit, so earlier steps say something about them. Some of
+        them, or in units of their own, speak for themselves.
+        """
+        return core_spread(groups, self.scattered if whole and self.scattered else Scattered.of(groups))
 
 
 @torch.no_grad()

@@ -24,14 +24,8 @@ WIDTH = 1.25
 """The score width in units of the spread. Wider resists fewer spikes, narrower takes rare honest differences for spikes."""
 BEYOND, FEW = 4.0, 0.02
 """What lies so many spreads from the median of its group is far. Up to this share of all, far values hardly matter."""
-REMOTE, MEET = 100.0, 0.05
-"""What lies so many spreads of the rest from it is no scale, if more than this share of its groups have it on both sides."""
 FAR = 1e12
 """Values farther than this many units from the center count as this far; the score is flat long before."""
-
-
-Measure = Callable[[Sequence[Tensor]], float]
-"""How the spread of groups, one matrix for each size, is measured."""
 
 
 @torch.no_grad()
@@ -58,42 +52,23 @@ def spread(groups: Sequence[Float[Tensor, "group n"]]) -> float:
 
 @torch.no_grad()
 def core_spread(groups: Sequence[Float[Tensor, "group n"]], scattered: Callable[[float], bool]) -> float:
-    """The spread without what is far from the median of its group, if that is scattered by chance or cannot be a scale.
+    """`spread` of what lies within `BEYOND` of it from the median of its group, if what is farther is `scattered` by chance.
 
-    What lies beyond four times the `spread` is far. If it is `scattered`, the spread of the others times `caution` is taken:
-    more of what is far asks for a narrower bound. Else what lies beyond a hundred spreads of the others is left out, provided
-    it lies on both sides of the same groups, as right answers do not. Otherwise, and where one in fifty is far or fewer, it is
-    the `spread`, which a fifth of far values more than doubles. One step of hard rejection only: rejecting until nothing is far
-    would leave the commonest outcome alone. Gradient: none.
+    That spread times `caution`, since more of what is far asks for a narrower bound. Else, and where no more than `FEW` are
+    far, it is the `spread`, which a fifth of far values more than doubles. One step of hard rejection only: rejecting until
+    nothing is far would leave the commonest outcome alone. Gradient: none.
     """
     found, rows = spread(groups), [own for own in groups if own.shape[-1]]
-    residuals = [own - own.median(-1, keepdim=True).values for own in rows]
-    near, far = _within(residuals, BEYOND * found)
-    core = spread(_only(rows, near)) if far > FEW else 0.0
-    if core == 0:
+    limit = BEYOND * found * (1 + ROUNDING)  # of discrete values, which lie on it, none may be beyond it by rounding
+    near = [(own - own.median(-1, keepdim=True).values).abs() <= limit for own in rows]
+    far = sum(int((~mask).sum()) for mask in near) / max(sum(mask.numel() for mask in near), 1)
+    if far <= FEW or not scattered(limit):
         return found
-    if scattered(BEYOND * found):
-        return caution(far) * core
-    remote = max(BEYOND * found, REMOTE * core)
-    near, far = _within(residuals, remote)
-    return spread(_only(rows, near)) if far > FEW and _meet(residuals, remote) else found
-
-
-def _within(residuals: Sequence[Float[Tensor, "group n"]], distance: float) -> tuple[list[Tensor], float]:
-    """What is no farther than the distance, and the share of what is."""
-    near = [residual.abs() <= distance for residual in residuals]
-    return near, sum(int((~mask).sum()) for mask in near) / max(sum(mask.numel() for mask in near), 1)
-
-
-def _meet(residuals: Sequence[Float[Tensor, "group n"]], distance: float) -> bool:
-    """Whether one in twenty of the groups with values beyond the distance has them on both sides."""
-    above = torch.cat([(residual > distance).any(-1) for residual in residuals])
-    below = torch.cat([(residual < -distance).any(-1) for residual in residuals])
-    return int((above & below).sum()) > MEET * int((above | below).sum())
+    return caution(far) * spread(_only(rows, near)) or found
 
 
 def caution(share: float) -> float:
-    """How much narrower than with one in fifty the best bound is where this `share`, of at least that, is far by chance."""
+    """How much narrower than with `FEW` far by chance the best bound is where this `share` is, at least as many."""
     return minimax_bound(share) / minimax_bound(FEW)
 
 

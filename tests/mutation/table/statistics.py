@@ -143,8 +143,6 @@ STATISTICS: tuple[Mutant, ...] = (
         ("WIDTH = 1.25", "WIDTH = 1.35"),
         ("least = 0.5 * float", "least = 0.7 * float"),
         ("BEYOND, FEW = 4.0,", "BEYOND, FEW = 40.0,"),
-        ("REMOTE, MEET = 100.0,", "REMOTE, MEET = 20.0,"),
-        ("    above = torch.cat([(residual > distance)", "    above = torch.cat([(residual < distance)"),
         ("return 2 * normal.pdf(k) / k", "return normal.pdf(k) / k"),
         ("return minimax_bound(share) / minimax_bound(FEW)", "return minimax_bound(share)"),
         ("return c * math.sqrt(square * count) / slope", "return c * math.sqrt(square * count) / (2 * slope)"),
@@ -169,6 +167,7 @@ STATISTICS: tuple[Mutant, ...] = (
         ("NEAR, OTHERS, LEVEL = 2.5, 1,", "NEAR, OTHERS, LEVEL = 2.5, 9,"),
         (">= ELSEWHERE", ">= 0"),
         ("< FOLLOWS and", "< 2 and"),
+        ("fewer <= UNSEEN", "fewer <= 2"),
     ),
     *mutants(
         "robust/units/varying.py",

@@ -1,5 +1,7 @@
 """On which scale right differs from wrong: a layer far from an even bulk, where it follows the prompts."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -111,6 +113,41 @@ def test_what_follows_the_prompts_widens_the_bound_as_it_does_without_the_test()
         rewards = right * rng.uniform(0.3, 1, right.shape) + 0.05 * rng.random(right.shape)
         bounds = [explained(rewards, faults=word).channel.credit_bound for word in ("reject", "bound")]
         assert bounds[0] == bounds[1]
+
+
+@pytest.mark.parametrize("apart", ["data sets", "prompts"])
+def test_in_a_batch_of_several_units_what_is_scattered_is_asked_in_each(apart):
+    for seed in range(3):
+        right, _, faulty = unshown(seed, 256)
+        rng = np.random.default_rng(seed)
+        law = 100.0 ** rng.integers(0, 2, (256, 1)) if apart == "data sets" else np.exp(rng.normal(0, 1.5, (256, 1)))
+        rewards = faulty * law
+        assert len(set(explained(rewards).unit.tolist())) > 1
+        gain = alignment(rewards, right, **GUARDED) - alignment(rewards, right, **GUARDED | {"faults": "bound"})
+        assert gain > 0.03
+
+
+@pytest.mark.parametrize("shape", [(16, 8), (64, 16), (256, 16)])
+def test_right_and_failed_beside_wrong_and_a_very_small_bonus_keep_their_bound(shape):
+    """What is far lies on both sides and follows the prompts: it is all merit, in a batch and from step to step of a run."""
+    run, bounded = (rovrl.RewardRun(rovrl.RewardChannel(**GUARDED | {"faults": word})) for word in ("reject", "bound"))
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        right, failed = (rng.random(shape) < rng.beta(*odds, (shape[0], 1)) for odds in ((1, 4), (1, 9)))
+        rewards = np.where(failed, -1.0, right) + 0.01 * rng.random(shape)
+        for each in (run, bounded):
+            each.advantages(torch.from_numpy(rewards.ravel()), np.repeat(np.arange(shape[0]), shape[1]))
+        assert run.metrics()["rovr/credit_bound"] == pytest.approx(bounded.metrics()["rovr/credit_bound"], rel=0.15)
+
+
+def test_an_explanation_does_not_hold_the_window():
+    run = rovrl.RewardRun(rovrl.RewardChannel(**GUARDED))
+    for seed in range(8):
+        rewards = torch.from_numpy(unshown(seed, 8)[2].ravel())
+        last = run.explain(rewards, np.repeat(np.arange(8), 16))
+    alone = rovrl.explain(rewards, np.repeat(np.arange(8), 16), rovrl.RewardChannel(**GUARDED))
+    assert len(pickle.dumps(last)) < 1.2 * len(pickle.dumps(alone))
+    assert torch.equal(pickle.loads(pickle.dumps(last)).faults.rejected, last.faults.rejected)
 
 
 def test_few_responses_say_nothing_of_chance():

@@ -15,7 +15,6 @@ from rovrl.robust.spread import FEW, caution, core_spread, minimax_bound, spread
 from rovrl.scales import within_group_scale, within_group_spread
 
 ALWAYS = lambda distance: True  # noqa: E731 - what is far is scattered by chance
-NEVER = lambda distance: False  # noqa: E731
 ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
 
 
@@ -173,24 +172,16 @@ def test_a_fifth_of_spikes_leaves_the_core_spread_what_it_was_and_doubles_the_sp
     assert core_spread([1e6 * spiked], ALWAYS) == pytest.approx(1e6 * core_spread([spiked], ALWAYS), rel=1e-9)
 
 
-@pytest.mark.parametrize("group", [8, 16])
-def test_what_is_a_hundred_spreads_out_on_both_sides_of_a_group_is_no_scale_however_it_is_spread_over_groups(group):
-    clean, spiked = (scores(rate, groups=256, group=group) for rate in (0.0, 0.2))
-    assert core_spread([spiked], NEVER) == pytest.approx(spread([clean]), rel=0.1)
-    assert core_spread([1e6 * spiked], NEVER) == pytest.approx(1e6 * core_spread([spiked], NEVER), rel=1e-9)
-    nearer = scores(0.2, groups=256, group=group, size=8.0)  # fifty spreads
-    assert core_spread([nearer], NEVER) == spread([nearer])
-
-
-def test_right_answers_however_far_out_are_a_scale_if_they_are_not_scattered():
-    """In a group they lie on one side of the commoner answer; a few groups that also hold a failure change nothing."""
-    rng = np.random.default_rng(0)
-    right = (rng.random((256, 16)) < rng.beta(0.3, 2.5, (256, 1))).astype(float)
-    right[:5, :2] = [-1, 1]
-    for shaping in (0.1, 0.01, 0.001):
-        rewards = torch.as_tensor(right + shaping * rng.random(right.shape))
-        assert core_spread([rewards], NEVER) == spread([rewards])
-    assert core_spread([rewards], ALWAYS) < 0.9 * spread([rewards])
+def test_no_rounding_of_a_discrete_variable_puts_its_values_beyond_the_limit():
+    """Its spread is half a step, so four spreads are two steps, where values lie: in any unit and from any origin."""
+    rng = np.random.default_rng(5)
+    steps = rng.random((256, 16)) < rng.beta(2, 1, (256, 1))
+    grades = torch.as_tensor(steps + 2.0 * (rng.random(steps.shape) < 0.05))
+    assert spread([grades]) == 0.5
+    for unit, origin in ((3.7, 0), (0.1, 0), (1, 1 / 3), (0.1, 1 / 7)):
+        assert core_spread([unit * grades + origin], ALWAYS) == pytest.approx(
+            unit * core_spread([grades], ALWAYS), rel=1e-6
+        )
 
 
 def test_the_core_of_ragged_groups_is_that_of_their_members():

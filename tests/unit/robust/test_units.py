@@ -116,6 +116,16 @@ def test_what_follows_the_prompts_beside_two_levels_is_a_third_grade(group):
         assert distance([torch.from_numpy(np.where(right, 1.0, formatted))]) == 0
 
 
+def test_a_small_batch_does_not_show_that_rare_right_answers_are_no_crashes():
+    """Right answers beside a mark for the format, 0 or 0.2: so few that chance could make as few pairs of them."""
+    told = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        formatted, right = (rng.random((32, 8)) < rng.beta(*odds, (32, 1)) for odds in ((1, 1), (0.5, 10)))
+        told += distance([torch.as_tensor(np.where(right, 1.0, 0.2 * formatted))]) > 0
+    assert told <= 3
+
+
 @pytest.mark.parametrize("most", [3, 4, 5, 10])
 @pytest.mark.parametrize("easy", [0.7, 8.0])
 def test_grades_are_no_verdicts(most, easy):

@@ -6,18 +6,21 @@ become units with their spreads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rovrl.robust.spread import Measure, spread
+from rovrl.robust.spread import spread
 from rovrl.robust.units.parts import Part, bulk, parts
 from rovrl.robust.units.varying import own_units
 from rovrl.robust.units.verdicts import distance
 
-__all__ = ["APART", "LARGEST", "bulk", "units"]
+__all__ = ["APART", "LARGEST", "Measure", "bulk", "plain", "units"]
+
+Measure = Callable[[Sequence[Tensor], bool], float]
+"""How the spread of groups in one unit is measured, one matrix for each size; and whether they are the whole batch as it is."""
 
 APART = 8.0
 """Two units have spreads that differ at least by this factor."""
@@ -30,9 +33,14 @@ OF_VERDICTS = 0.25
 """The spread of verdicts, in distances between right and wrong: two of them, credit's bound, reach from the middle to each."""
 
 
+def plain(groups: Sequence[Float[Tensor, "group n"]], whole: bool) -> float:
+    """The `spread`, whatever the groups are."""
+    return spread(groups)
+
+
 @torch.no_grad()
 def units(
-    groups: Sequence[Float[Tensor, "group n"]], measure: Measure = spread
+    groups: Sequence[Float[Tensor, "group n"]], measure: Measure = plain
 ) -> tuple[list[Int[Tensor, " group"]], list[float]]:
     """For each matrix the number of each group's unit, and the spread of each unit, ascending; one unit as a rule.
 
@@ -47,19 +55,20 @@ def units(
         return _one(rows, 0.0)
     if bool((bulks == 0).any()) and (step := distance(rows)):
         return _one(rows, min(OF_VERDICTS * step, LARGEST))
-    spreads = torch.full_like(bulks, torch.nan)
-    for part in _told_apart(rows, parts(rows, bulks)):
+    spreads, told_apart = torch.full_like(bulks, torch.nan), _told_apart(rows, parts(rows, bulks))
+    for part in told_apart:
         chosen = _chosen(rows, part.mask)
         factors = own_units(chosen, bulks[part.mask])
         scaled = [own / unit.unsqueeze(-1) for own, unit in zip(chosen, factors, strict=True)]
-        spreads[part.mask] = (measure(scaled) * torch.cat(factors)).clamp(max=LARGEST)
+        whole = len(told_apart) == 1 and all(bool((unit == 1).all()) for unit in factors)
+        spreads[part.mask] = (measure(scaled, whole) * torch.cat(factors)).clamp(max=LARGEST)
     spreads = spreads.nan_to_num(float(spreads[~spreads.isnan()].min()))  # groups without contrast: any unit will do
     found, labels = spreads.unique(return_inverse=True)
     return list(labels.split([len(own) for own in rows])), found.tolist()
 
 
-def _one(rows: Sequence[Tensor], spread: float) -> tuple[list[Tensor], list[float]]:
-    return [torch.zeros(len(own), dtype=torch.long, device="cpu") for own in rows], [spread]
+def _one(rows: Sequence[Tensor], unit: float) -> tuple[list[Tensor], list[float]]:
+    return [torch.zeros(len(own), dtype=torch.long, device="cpu") for own in rows], [unit]
 
 
 def _told_apart(rows: Sequence[Tensor], found: Sequence[Part]) -> list[Part]:

@@ -1,8 +1,8 @@
 """Whether a batch holds verdicts beside something else, and how far right is from wrong.
 
 The two commonest values are wrong and right if they hold most responses, if they meet in many groups, and if the rarer one
-follows the prompts. What lies elsewhere (the marks of crashes, spikes) is then no third grade as long as nothing shows that it
-follows the prompts, and must not widen the scale of the verdicts. `parts` tells verdicts from other data sets.
+follows the prompts. What lies elsewhere (the marks of crashes, spikes) is then no third grade if it does not follow them, which
+would have been seen, and must not widen the scale of the verdicts. `parts` tells verdicts from other data sets.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ must hold both: full marks of two kinds of prompts are no right and wrong, and c
 NEAR, OTHERS, LEVEL = 2.5, 1, 0.01
 """Up to so many steps from the two there may be so many other levels with this share of the members (and two of them): grades
 have more, the mark of a crash is one, and spikes have none."""
-FOLLOWS, ELSEWHERE = 0.01, 0.05
-"""The chance of as many pairs in one group: the rarer level must have a smaller one, what lies elsewhere a larger one."""
+FOLLOWS, ELSEWHERE, UNSEEN = 0.01, 0.05, 0.1
+"""The chance of as many pairs in one group: the rarer level must have a smaller one, what lies elsewhere a larger one. The last
+is the largest chance of as few pairs if what lies elsewhere followed the prompts as ordinary grades do: in a small batch a few
+right answers beside marks for the format do not show it."""
 
 
 def distance(groups: Sequence[Float[Tensor, "group n"]]) -> float:
@@ -33,22 +35,22 @@ def distance(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     Scales with the unit. Gradient: none.
     """
     rows = [own.detach().double().cpu().numpy() for own in groups]
-    rarer, commoner = _levels([own[own.max(-1) > own.min(-1)] for own in rows])
-    if rarer == commoner:
+    levels = _levels([own[own.max(-1) > own.min(-1)] for own in rows])
+    if levels is None:
         return 0.0
     sizes = np.concatenate([np.full(len(own), own.shape[-1]) for own in rows])
     design = Design(sizes, np.zeros(len(sizes), int))
-    counts = [np.concatenate([(own == level).sum(-1) for own in rows]).astype(float) for level in (rarer, commoner)]
-    elsewhere = sizes - counts[0] - counts[1]
-    told = _chance(counts[0], design) < FOLLOWS and elsewhere.any() and _chance(elsewhere, design) >= ELSEWHERE
-    return abs(commoner - rarer) if told else 0.0
+    rarer, commoner = (np.concatenate([(own == level).sum(-1) for own in rows]).astype(float) for level in levels)
+    elsewhere = sizes - rarer - commoner
+    told = elsewhere.any() and _chances(rarer, design)[0] < FOLLOWS and _by_chance(elsewhere, design)
+    return abs(levels[1] - levels[0]) if told else 0.0
 
 
-def _levels(rows: Sequence[np.ndarray]) -> tuple[float, float]:
-    """The rarer and the commoner of the two levels that groups with contrast share; twice 0 if they share none."""
+def _levels(rows: Sequence[np.ndarray]) -> tuple[float, float] | None:
+    """The rarer and the commoner of the two levels that groups with contrast share; None if they share none."""
     values, counts = np.unique(np.concatenate([np.zeros(0), *(own.ravel() for own in rows)]), return_counts=True)
     if len(values) < 2:
-        return 0.0, 0.0
+        return None
     rarer, commoner = np.argsort(counts, kind="stable")[-2:]
     low, high = sorted((float(values[rarer]), float(values[commoner])))
     with np.errstate(over="ignore"):  # at the end of the range of numbers
@@ -59,10 +61,18 @@ def _levels(rows: Sequence[np.ndarray]) -> tuple[float, float]:
     common = counts[rarer] + counts[commoner] >= COMMON * counts.sum() and meet >= MEET * sum(map(len, rows))
     rounding = ROUNDING * max(abs(low), abs(high))
     if not common or grades > OTHERS or not rounding < step < np.inf:
-        return 0.0, 0.0
+        return None
     return float(values[rarer]), float(values[commoner])
 
 
-def _chance(counts: np.ndarray, design: Design) -> float:
-    """How often chance makes as many pairs in one group, or more."""
-    return dispersion.overdispersion(dispersion.pairs(counts), dispersion.chance(design.by_stratum(counts), design))
+def _by_chance(counts: np.ndarray, design: Design) -> bool:
+    """Whether the hits do not seem to follow the prompts, and would if they did as ordinary grades do."""
+    more, fewer = _chances(counts, design)
+    return more >= ELSEWHERE and fewer <= UNSEEN
+
+
+def _chances(counts: np.ndarray, design: Design) -> tuple[float, float]:
+    """How often chance makes as many pairs in one group, or more; and how often ordinary grades make as many, or fewer."""
+    found, hits = dispersion.pairs(counts), design.by_stratum(counts)
+    expected = dispersion.chance(hits, design)
+    return dispersion.overdispersion(found, expected), dispersion.ordinary(found, expected, hits, design)
