@@ -164,9 +164,10 @@ def test_the_core_spread_is_the_spread_where_nothing_is_far(group):
     assert core_spread([], ALWAYS) == core_spread([torch.ones(5, group).double()], ALWAYS) == 0
 
 
+@pytest.mark.parametrize("size", [3.0, 18.64])
 @pytest.mark.parametrize("group", [8, 16])
-def test_a_fifth_of_spikes_leaves_the_core_spread_what_it_was_and_doubles_the_spread(group):
-    clean, spiked = (scores(rate, groups=256, group=group) for rate in (0.0, 0.2))
+def test_a_fifth_of_spikes_leaves_the_core_spread_what_it_was_and_doubles_the_spread(group, size):
+    clean, spiked = (scores(rate, groups=256, group=group, size=size) for rate in (0.0, 0.2))
     assert core_spread([spiked], ALWAYS) == pytest.approx(caution(0.2) * spread([clean]), rel=0.1)
     assert spread([spiked]) > 2 * spread([clean])
     assert core_spread([1e6 * spiked], ALWAYS) == pytest.approx(1e6 * core_spread([spiked], ALWAYS), rel=1e-9)

@@ -103,6 +103,11 @@ def test_where_the_rarer_of_two_values_does_not_follow_the_prompts_it_is_no_righ
     crashed_at = np.where(rng.random(y.shape) < 0.1, -10.0, 1.0)  # all answers right, some crash
     assert distance([torch.from_numpy(crashed_at)]) == 0
     assert distance([torch.from_numpy(np.where(rng.random(y.shape) < 0.1, -10.0, y))]) == 1
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        crashed_at = np.where(rng.random(y.shape) < 0.1, -10.0, 1.0)
+        spiked = np.where(rng.random(y.shape) < 0.1, rng.normal(0, 20, y.shape), crashed_at)
+        assert distance([torch.from_numpy(spiked)]) == 0
 
 
 @pytest.mark.parametrize("group", [8, 16])
@@ -135,13 +140,23 @@ def test_grades_are_no_verdicts(most, easy):
         assert distance([torch.from_numpy(rewards)]) == 0
 
 
-def test_full_marks_of_two_kinds_of_prompts_are_no_right_and_wrong():
-    """No group holds both: wrong answers are the third value, and rare."""
+@pytest.mark.parametrize("shape", [(16, 8), (256, 16)])
+def test_full_marks_of_two_kinds_of_prompts_are_no_right_and_wrong(shape):
+    """No group holds both: wrong answers are the third value, and rare, on some prompts or by chance."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        right = rng.random((16, 8)) < rng.beta(12, 1, (16, 1))
-        for full in (0.9, 1 + 1e-12):
-            assert distance([torch.from_numpy(np.where(np.arange(16)[:, None] % 2 == 0, full, 1.0) * right)]) == 0
+        for chance in (rng.beta(12, 1, (shape[0], 1)), 0.9):
+            right = rng.random(shape) < chance
+            for full in (0.9, 1 + 1e-12):
+                marks = np.where(np.arange(shape[0])[:, None] % 2 == 0, full, 1.0)
+                assert distance([torch.from_numpy(marks * right)]) == 0
+
+
+def test_a_third_grade_that_hardly_follows_the_prompts_is_none_of_chance_where_many_responses_show_it():
+    for seed in range(5):
+        rng, y = verdicts(seed, 512, 16)
+        full = rng.random(y.shape) < rng.beta(2, 18, (512, 1))
+        assert distance([torch.from_numpy(np.where(full, 5.0, y))]) == 0
 
 
 def test_verdicts_alone_keep_the_spread_of_a_discrete_reward():
