@@ -183,6 +183,23 @@ def test_kurtosis_and_the_variation_of_variances_have_no_bias_from_small_groups(
     assert s2.var() / s2.mean() ** 2 - (2 / (n - 1) + (k - 3) / n) == pytest.approx(0, abs=0.03)
 
 
+@pytest.mark.parametrize(("farther", "is_layer"), [(1.02, True), (3.0, False)])
+def test_a_layer_lies_at_one_distance(farther, is_layer):
+    right, rng = verdicts(8)
+    rewards = right * np.where(rng.random(right.shape) < 0.3, farther, 1) + 0.1 * rng.random(right.shape)
+    assert (level(rewards) > 0) == is_layer
+
+
+@pytest.mark.parametrize(("law", "even"), [("normal", True), ("tailed", True), ("by prompt", False)])
+def test_a_bulk_is_even_if_its_variances_differ_as_those_of_samples_do_with_tails_as_it_has(law, even):
+    """Student's t with 7 degrees of freedom has a kurtosis of 5, so variances of 16 differ twice as much as normal ones."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_t(7, (512, 16)) if law == "tailed" else rng.normal(0, 1, (512, 16))
+        x = x * rng.uniform(0.5, 1.5, (512, 1)) if law == "by prompt" else x
+        assert merit._even(x.ravel(), np.repeat(np.arange(512), 16), np.full(512, 16.0), np.zeros(512, int)) == even
+
+
 @pytest.mark.parametrize("kind", ["heavy", "both sides", "luck", "sizes", "grades", "few", "small groups"])
 def test_no_level_without_the_whole_evidence(kind):
     right, rng = verdicts(5)

@@ -4,8 +4,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
+from rovrl.robust.outliers.beta_binomial import Shape
 from rovrl.robust.outliers.dispersion import Design, Moments, chance, gamma_share, ordinary, overdispersion, pairs
 
 RAGGED = np.random.default_rng(3).integers(1, 30, 40)
@@ -76,6 +77,26 @@ def test_ordinary_verdicts_are_rarely_called_even(groups, size, rate):
         p.append(ordinary(pairs(counts), chance(np.array([hits]), design), hits, design))
     for level in (0.05, 0.01):
         assert np.mean(np.array(p) <= level) <= 1.5 * level + 3 * (level / len(p)) ** 0.5
+
+
+def test_verdicts_with_a_share_of_the_correlation_are_called_even_as_rarely_when_asked_for_that_share():
+    rng, design, total = np.random.default_rng(0), one_stratum([16] * 256), (1 - 0.35 * 0.15) / (0.35 * 0.15)
+    p = []
+    for counts in rng.binomial(16, rng.beta(0.2 * total, 0.8 * total, (1000, 256))):
+        hits = np.array([float(counts.sum())])
+        p.append(ordinary(pairs(counts), chance(hits, design), hits, design, share=0.35))
+    assert np.mean(np.array(p) <= 0.05) <= 0.05 + 3 * (0.05 * 0.95 / 1000) ** 0.5
+    assert np.mean(np.array(p) <= 0.2) > 0.05
+
+
+@pytest.mark.parametrize(("hidden", "first"), [("none", (6, 9)), ("majorities", (3, 4)), ("whole", (5, 8))])
+def test_the_hits_that_can_be_seen_are_those_of_the_beta_binomial_law_below_the_first_hidden_number(hidden, first):
+    """Groups of five and of eight: from three and four hits on their median is a hit."""
+    shape = Shape(np.array([0]), np.array([0, 0]), np.array([5, 8]), np.array([2, 3]))
+    rate, rho = np.array([0.3]), np.array([0.2])
+    laws = [stats.betabinom(m, 0.3 * 4, 0.7 * 4) for m in (5, 8)]
+    expected = sum(g * sum(n * law.pmf(n) for n in range(end)) for g, law, end in zip((2, 3), laws, first, strict=True))
+    assert float(shape.visible(rate, rho, hidden)[0]) == pytest.approx(float(expected), rel=1e-9)
 
 
 def test_even_counts_are_told_from_ordinary_verdicts_by_many_groups_and_not_by_few():
