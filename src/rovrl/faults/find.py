@@ -36,13 +36,14 @@ class Faults:
     scattered: Scattered | None = field(default=None, repr=False)
     """Whether what was kept beyond a distance from its group's median is scattered by chance; None: not kept in mind."""
 
-    def measure(self, groups: Sequence[Tensor], whole: bool) -> float:
-        """The spread that the credit of what is kept is measured in: what is far and scattered by chance does not widen it.
+    def measure(self, groups: Sequence[Tensor], witnesses: Sequence[Tensor] | None) -> float:
+        """The spread that the credit of what is kept is measured in: what is far and scattered by chance narrows it.
 
-        `whole`: the groups are those of the batch in the rewards' unit, so earlier steps say something about them. Some of
-        them, or in units of their own, speak for themselves.
+        `witnesses` says what is by chance, as in `units`; None: the batch with the steps before it.
         """
-        return core_spread(groups, self.scattered if whole and self.scattered else Scattered.of(groups))
+        if witnesses is None and self.scattered:
+            return core_spread(groups, self.scattered)
+        return core_spread(groups, Scattered.of(groups if witnesses is None else witnesses))
 
 
 @torch.no_grad()

@@ -58,9 +58,11 @@ def core_spread(groups: Sequence[Float[Tensor, "group n"]], scattered: Callable[
     far, it is the `spread`, which a fifth of far values more than doubles. One step of hard rejection only: rejecting until
     nothing is far would leave the commonest outcome alone. Gradient: none.
     """
-    found, rows = spread(groups), [own for own in groups if own.shape[-1]]
-    limit = BEYOND * found * (1 + ROUNDING)  # of discrete values, which lie on it, none may be beyond it by rounding
-    near = [(own - own.median(-1, keepdim=True).values).abs() <= limit for own in rows]
+    found, rows = spread(groups), [own for own in groups if own.numel()]
+    centers = [own.median(-1, keepdim=True).values for own in rows]
+    size = float(torch.cat(centers).abs().median()) if rows else 0.0
+    limit = BEYOND * found * (1 + ROUNDING) + ROUNDING * size  # discrete values lie on it: rounding puts none beyond
+    near = [(own - center).abs() <= limit for own, center in zip(rows, centers, strict=True)]
     far = sum(int((~mask).sum()) for mask in near) / max(sum(mask.numel() for mask in near), 1)
     if far <= FEW or not scattered(limit):
         return found

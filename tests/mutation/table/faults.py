@@ -39,8 +39,9 @@ FAULTS: tuple[Mutant, ...] = (
         ("SLIGHT, PAIRED = 0.35, 0.5", "SLIGHT, PAIRED = 1.0, 0.5"),
         ("SLIGHT, PAIRED = 0.35, 0.5", "SLIGHT, PAIRED = 0.35, 0.0"),
         ("REMOTE = 100.0", "REMOTE = 10.0"),
-        ("NEGLIGIBLE, MISPLACED = 0.15, 0.1", "NEGLIGIBLE, MISPLACED = 1.5, 0.1"),
-        ("MEETINGS, MET, MET_IN_SMALL, TOO_FEW = 6, 0.5,", "MEETINGS, MET, MET_IN_SMALL, TOO_FEW = 6, 0.0,"),
+        ("NEGLIGIBLE, MISPLACED = 0.15, 0.1", "NEGLIGIBLE, MISPLACED = 0.3, 0.1"),
+        ("NEGLIGIBLE, MISPLACED = 0.15, 0.1", "NEGLIGIBLE, MISPLACED = 0.15, 1e-9"),
+        ("MEETINGS, MET, MET_IN_SMALL, TOO_FEW = 6, 0.5,", "MEETINGS, MET, MET_IN_SMALL, TOO_FEW = 6, 0.3,"),
         ("np.where((opposite > 0) & (counts == 0), self.design.sizes - opposite, counts)", "counts"),
     ),
     *mutants(
@@ -78,7 +79,8 @@ FAULTS: tuple[Mutant, ...] = (
     *mutants(
         "faults/find.py",
         "unit/faults/test_find.py unit/faults/test_channel.py unit/faults/test_merit.py",
-        ("self.scattered if whole and self.scattered else", "self.scattered if self.scattered else"),
+        ("if witnesses is None and self.scattered:", "if self.scattered:"),
+        ("groups if witnesses is None else witnesses", "groups"),
         ("own / APART < unit < own * APART", "True"),
         ("np.full(len(sizes), number)", "np.full(len(sizes), 0)"),
     ),

@@ -127,6 +127,22 @@ def test_in_a_batch_of_several_units_what_is_scattered_is_asked_in_each(apart):
         assert gain > 0.03
 
 
+def test_groups_without_contrast_say_what_is_by_chance_in_a_batch_of_several_units_too():
+    """Failing marks that follow the prompts, so that many prompts have none: without these they look like chance."""
+    narrowed = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        failed = rng.random((256, 8)) < rng.beta(1.8, 16.2, (256, 1))
+        passed = 5.0 - (rng.random((256, 8)) < np.where(rng.random((256, 1)) < 0.1, 0.3, 0))
+        marks = np.where(failed, rng.integers(0, 3, (256, 8)), passed)
+        other = 1000.0 * (rng.random((256, 8)) < rng.beta(0.7, 0.7, (256, 1))) + rng.normal(0, 30, (256, 8))
+        mixed = int((marks.max(-1) > marks.min(-1)).argmax())
+        found = [explained(np.concatenate([marks, other]), faults=word) for word in ("reject", "bound")]
+        mine, bounded = (float(each.unit[mixed]) * each.channel.credit_bound for each in found)
+        narrowed += mine < 0.97 * bounded
+    assert narrowed <= 1
+
+
 @pytest.mark.parametrize("shape", [(16, 8), (64, 16), (256, 16)])
 def test_right_and_failed_beside_wrong_and_a_very_small_bonus_keep_their_bound(shape):
     """What is far lies on both sides and follows the prompts: it is all merit, in a batch and from step to step of a run."""

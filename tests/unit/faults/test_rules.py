@@ -31,24 +31,37 @@ def test_nothing_is_a_fault_within_four_units_or_twelve_in_groups_of_fewer_than_
     assert least_distance(groups, residual, 0.7, design_of(256, size)) == pytest.approx(0.7 * units)
 
 
-def test_an_excess_of_pairs_is_excused_up_to_fifteen_per_cent_and_only_for_misplaced_centers():
-    design, even = design_of(256), np.tile([1.0, 2.0, 1.0, 2.0, 0.0, 3.0, 2.0, 1.0], 32)
-    more = even.copy()
-    more[:32] += 3
-    more[32:128] = np.maximum(more[32:128] - 1, 0)
-    tested = candidates(design)
-    assert tested.even_not_ordinary(even, tested.chance(even))
-    assert tested.chance_of(more) < 1e-3
-    assert not tested.even_not_ordinary(more, tested.chance(more))
+def counts_with_excess(share, groups=2048):
+    """Hits of a tenth of sixteen members, with about so many pairs more than chance makes."""
+    total = 0.9 / (0.1 * share) - 1  # of a beta-binomial law: E T is larger by a share of ρ(1 - π)/π
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        counts = rng.binomial(16, rng.beta(0.1 * total, 0.9 * total, groups)).astype(float)
+        tested = candidates(design_of(groups))
+        expected = tested.chance(counts)
+        if abs((counts * (counts - 1)).sum() / 2 / expected.mean - 1 - share) < 0.01:
+            return tested, counts, expected
+    raise AssertionError("no such draw")
 
 
-def test_opposite_hits_meet_if_they_share_half_as_many_groups_as_chance_makes_them():
-    design = design_of(64)
-    counts, never = np.tile([1.0, 0.0], 32), np.tile([0.0, 1.0], 32)
-    tested = candidates(design)
-    assert tested.meetings(counts, never) > 6
-    assert tested.meets(counts, np.roll(np.tile([1.0, 1.0, 0.0, 0.0], 16), 0))
-    assert not tested.meets(counts, never)
+@pytest.mark.parametrize(("share", "opposite", "excused"), [(0.12, 0.2, True), (0.12, 0.02, False), (0.18, 0.2, False)])
+def test_an_excess_of_pairs_is_excused_up_to_fifteen_per_cent_and_only_for_misplaced_centers(share, opposite, excused):
+    tested, counts, expected = counts_with_excess(share)
+    assert tested.chance_of(counts) < 1e-3
+    assert tested.even_not_ordinary(counts, expected, opposite=lambda: opposite * counts) == excused
+
+
+@pytest.mark.parametrize(("share", "meet"), [(0.6, True), (0.4, False)])
+def test_opposite_hits_meet_if_they_share_half_as_many_groups_as_chance_makes_them(share, meet):
+    counts, opposite = np.zeros(100), np.zeros(100)
+    counts[:50] = 1
+    tested = candidates(design_of(100))
+    expected = tested.meetings(counts, counts)
+    both = round(share * expected)
+    opposite[50 - both : 100 - both] = 1
+    assert expected > 20
+    assert (counts * opposite).sum() == both
+    assert tested.meets(counts, opposite) == meet
 
 
 def test_no_more_than_three_quarters_of_a_group_are_rejected():

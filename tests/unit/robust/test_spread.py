@@ -179,10 +179,11 @@ def test_no_rounding_of_a_discrete_variable_puts_its_values_beyond_the_limit():
     steps = rng.random((256, 16)) < rng.beta(2, 1, (256, 1))
     grades = torch.as_tensor(steps + 2.0 * (rng.random(steps.shape) < 0.05))
     assert spread([grades]) == 0.5
-    for unit, origin in ((3.7, 0), (0.1, 0), (1, 1 / 3), (0.1, 1 / 7)):
-        assert core_spread([unit * grades + origin], ALWAYS) == pytest.approx(
-            unit * core_spread([grades], ALWAYS), rel=1e-6
-        )
+    expected = core_spread([grades], ALWAYS)
+    for unit, origin in ((3.7, 0), (0.1, 0), (1, 1 / 3), (0.1, 1 / 7), (0.1, 10), (0.05, 70)):
+        for dtype in (torch.float32, torch.float64):
+            moved = (unit * grades + origin).to(dtype)
+            assert core_spread([moved], ALWAYS) == pytest.approx(unit * expected, rel=1e-4)
 
 
 def test_the_core_of_ragged_groups_is_that_of_their_members():

@@ -19,8 +19,9 @@ from rovrl.robust.units.verdicts import distance
 
 __all__ = ["APART", "LARGEST", "Measure", "bulk", "plain", "units"]
 
-Measure = Callable[[Sequence[Tensor], bool], float]
-"""How the spread of groups in one unit is measured, one matrix for each size; and whether they are the whole batch as it is."""
+Measure = Callable[[Sequence[Tensor], Sequence[Tensor] | None], float]
+"""How the spread of groups in one unit is measured, one matrix for each size; and what else says how chance would spread
+rewards over them: they and the groups without contrast, which belong to every unit. None: they are the batch as it is."""
 
 APART = 8.0
 """Two units have spreads that differ at least by this factor."""
@@ -33,8 +34,8 @@ OF_VERDICTS = 0.25
 """The spread of verdicts, in distances between right and wrong: two of them, credit's bound, reach from the middle to each."""
 
 
-def plain(groups: Sequence[Float[Tensor, "group n"]], whole: bool) -> float:
-    """The `spread`, whatever the groups are."""
+def plain(groups: Sequence[Float[Tensor, "group n"]], witnesses: Sequence[Tensor] | None) -> float:
+    """The `spread`, whatever chance would do."""
     return spread(groups)
 
 
@@ -56,12 +57,14 @@ def units(
     if bool((bulks == 0).any()) and (step := distance(rows)):
         return _one(rows, min(OF_VERDICTS * step, LARGEST))
     spreads, told_apart = torch.full_like(bulks, torch.nan), _told_apart(rows, parts(rows, bulks))
+    tied = _chosen(rows, bulks.isnan())
     for part in told_apart:
         chosen = _chosen(rows, part.mask)
         factors = own_units(chosen, bulks[part.mask])
         scaled = [own / unit.unsqueeze(-1) for own, unit in zip(chosen, factors, strict=True)]
         whole = len(told_apart) == 1 and all(bool((unit == 1).all()) for unit in factors)
-        spreads[part.mask] = (measure(scaled, whole) * torch.cat(factors)).clamp(max=LARGEST)
+        found = measure(scaled, None if whole else [*scaled, *tied])
+        spreads[part.mask] = (found * torch.cat(factors)).clamp(max=LARGEST)
     spreads = spreads.nan_to_num(float(spreads[~spreads.isnan()].min()))  # groups without contrast: any unit will do
     found, labels = spreads.unique(return_inverse=True)
     return list(labels.split([len(own) for own in rows])), found.tolist()
