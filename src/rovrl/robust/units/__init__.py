@@ -21,7 +21,7 @@ __all__ = ["APART", "LARGEST", "Measure", "bulk", "plain", "units"]
 
 Measure = Callable[[Sequence[Tensor], Sequence[Tensor] | None], float]
 """How the spread of groups in one unit is measured, one matrix for each size; and what else says how chance would spread
-rewards over them: they and the groups without contrast, which belong to every unit. None: they are the batch as it is."""
+values over them: they and the groups without contrast, which belong to every unit. None: they are the batch as it is."""
 
 APART = 8.0
 """Two units have spreads that differ at least by this factor."""
