@@ -63,8 +63,8 @@ def units(
         factors = own_units(chosen, bulks[part.mask])
         scaled = [own / unit.unsqueeze(-1) for own, unit in zip(chosen, factors, strict=True)]
         whole = len(told_apart) == 1 and all(bool((unit == 1).all()) for unit in factors)
-        found = measure(scaled, None if whole else [*scaled, *tied])
-        spreads[part.mask] = (found * torch.cat(factors)).clamp(max=LARGEST)
+        own_spread = measure(scaled, None if whole else [*scaled, *tied])
+        spreads[part.mask] = (own_spread * torch.cat(factors)).clamp(max=LARGEST)
     spreads = spreads.nan_to_num(float(spreads[~spreads.isnan()].min()))  # groups without contrast: any unit will do
     found, labels = spreads.unique(return_inverse=True)
     return list(labels.split([len(own) for own in rows])), found.tolist()
