@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/python -m rovrl.demo --png demo/one-bad-reward.png
+	$(BIN)/python -m rovrl_paper.demo --png demo/one-bad-reward.png
 	$(BIN)/rovrl train
 
 check: $(STAMP)

@@ -11,9 +11,9 @@ from pathlib import Path
 import transformers
 
 from measuring import Row
-from rovrl.lab.job import Job
-from rovrl.lab.models.warmup import WarmUp, warmed_up
-from rovrl.lab.run import build
+from rovrl_paper.lab.job import Job
+from rovrl_paper.lab.models.warmup import WarmUp, warmed_up
+from rovrl_paper.lab.run import build
 
 
 def run(quick: bool) -> list[Row]:

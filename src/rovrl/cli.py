@@ -17,12 +17,15 @@ from rovrl.errors import RovrlError, pages, with_places
 from rovrl.output.terminal import visible
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("rovrl.lab.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
+    "train": ("rovrl_paper.lab.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
     "audit": ("rovrl.audit.cli", "what did the group statistics do to my run? Offline, on saved rollouts"),
     "lint": ("rovrl.lint.cli", "a dry run of reward functions on saved completions, before training"),
-    "stress": ("rovrl.stress.cli", "the paper's stress tests on your own records"),
-    "paper": ("rovrl.paper.cli", "the paper's tables and figures, each from one command, beside the published numbers"),
-    "report": ("rovrl.paper.html", "every table, figure and check of the paper in one HTML file"),
+    "stress": ("rovrl_paper.stress.cli", "the paper's stress tests on your own records"),
+    "paper": (
+        "rovrl_paper.paper.cli",
+        "the paper's tables and figures, each from one command, beside the published numbers",
+    ),
+    "report": ("rovrl_paper.paper.html", "every table, figure and check of the paper in one HTML file"),
     "eval": (
         "rovrl.evaluate.cli",
         "a model on the paper's suites or on your own rows; compare two evaluations; check the scorer",

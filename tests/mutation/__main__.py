@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = Results(RESULTS)
     try:
         for mutant in TABLE:
-            mutant.planted((SOURCE / "rovrl" / mutant.file).read_text())
+            mutant.planted(mutant.path(SOURCE).read_text())
         _run(chosen, results, args.minutes, args.unchecked)
     except (Broken, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

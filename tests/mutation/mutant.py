@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`fragment` of `file` (below src/rovrl) becomes `replacement`; one of `tests` should then fail."""
+    """`fragment` of `file` becomes `replacement`; one of `tests` should then fail.
+
+    `file` lies below src/rovrl, or below src where it begins with rovrl_paper.
+    """
 
     file: str
     fragment: str
@@ -21,6 +25,10 @@ class Mutant:
     def name(self) -> str:
         """One line that names it."""
         return " ".join(f"{self.file}: {self.fragment}  ->  {self.replacement}".split())
+
+    def path(self, source: Path) -> Path:
+        """Its file below `source`, which holds both packages."""
+        return source / self.file if self.file.startswith("rovrl_paper/") else source / "rovrl" / self.file
 
     def planted(self, source: str) -> str:
         """The source with the mutant in it; refused unless the fragment occurs exactly once."""

@@ -35,7 +35,7 @@ class Results:
 
 
 def _key(mutant: Mutant) -> str:
-    paths = [SOURCE / "rovrl" / mutant.file, *(ROOT / test.partition("::")[0] for test in mutant.tests)]
+    paths = [mutant.path(SOURCE), *(ROOT / test.partition("::")[0] for test in mutant.tests)]
     parts = (mutant.file, mutant.fragment, mutant.replacement, mutant.tests)
     return hashlib.sha256("".join([repr(parts), *map(_code, paths)]).encode()).hexdigest()
 

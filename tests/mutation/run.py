@@ -76,7 +76,7 @@ class Copy:
     @contextmanager
     def _with(self, mutant: Mutant) -> Iterator[None]:
         """The mutant planted; then the file and what was compiled beside it as they were, with the times that kernels go by."""
-        path = self.home / "src" / "rovrl" / mutant.file
+        path = mutant.path(self.home / "src")
         kept = [path, *path.parent.glob("__pycache__/*.nb?")]
         before = [(file, file.read_bytes(), file.stat()) for file in kept]
         path.write_text(mutant.planted(path.read_text()))

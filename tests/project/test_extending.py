@@ -21,8 +21,8 @@ from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.output.progress import silent
 from rovrl.records import RecordWriter, read_steps
 from rovrl.robust import location
-from rovrl.stress.rewards import contenders
 from rovrl.weight import gspo_mean
+from rovrl_paper.stress.rewards import contenders
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -85,7 +85,7 @@ def test_one_entry_brings_an_estimator_into_the_audit(added, rewards, tmp_path):
 def test_one_entry_brings_an_estimator_into_the_papers_tables_and_figures(added):
     names = ("simulation", "sim_estimators", "sim_sweeps")
     modules: list[ModuleType] = [
-        importlib.reload(importlib.import_module(f"rovrl.paper.experiments.{name}")) for name in names
+        importlib.reload(importlib.import_module(f"rovrl_paper.paper.experiments.{name}")) for name in names
     ]
     try:
         for module in modules[1:]:

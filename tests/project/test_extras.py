@@ -39,8 +39,6 @@ LIGHT = (
     "tasks",
     "tasks.math",
     "tasks.toolcall",
-    "paper",
-    "stress",
 )
 SCRIPT = f"""
 import contextlib, importlib, io, json, sys
@@ -60,6 +58,7 @@ for name in {list(IMPORTS)!r}:
         said[name] = [type(error).__name__, str(error)]
 for name in {LIGHT!r}:
     importlib.import_module("rovrl." + name)
+import rovrl_paper.paper, rovrl_paper.stress
 print(json.dumps(said))
 """
 

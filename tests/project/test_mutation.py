@@ -20,9 +20,8 @@ CHEAP = {
 
 @pytest.mark.parametrize("file", sorted({mutant.file for mutant in TABLE}))
 def test_every_fragment_occurs_exactly_once_and_its_tests_exist(file):
-    source = (SOURCE / "rovrl" / file).read_text()
     for mutant in (mutant for mutant in TABLE if mutant.file == file):
-        compile(mutant.planted(source), file, "exec")
+        compile(mutant.planted(mutant.path(SOURCE).read_text()), file, "exec")
         assert all((ROOT / test.partition("::")[0]).is_file() for test in mutant.tests)
 
 

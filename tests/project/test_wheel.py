@@ -98,7 +98,7 @@ assert main(["paper", "run", "tab:sim_rmse", "--smoke", "--out", "paper"]) == 0
 assert main(["report", "--results", "paper", "--out", "report.html"]) == 0
 import runpy, sys
 sys.argv = ["demo", "--png", "one.png"]
-runpy.run_module("rovrl.demo", run_name="__main__")
+runpy.run_module("rovrl_paper.demo", run_name="__main__")
 """
     ran(fresh.run("report", "-c", code, cwd=tmp_path))
     assert all((tmp_path / name).stat().st_size > 10_000 for name in ("audit/audit.html", "report.html", "one.png"))

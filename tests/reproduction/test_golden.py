@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from rovrl import REFERENCES
-from rovrl.paper.experiments import reward_contamination, sim_estimators, sim_outer_factor, sim_sweeps, token_stress
+from rovrl_paper.paper.experiments import (
+    reward_contamination,
+    sim_estimators,
+    sim_outer_factor,
+    sim_sweeps,
+    token_stress,
+)
 
 GOLDEN = Path(__file__).with_name("golden.json")
 RUNS = {

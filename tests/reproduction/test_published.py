@@ -8,11 +8,11 @@ import pytest
 
 from rovrl import REFERENCES
 from rovrl.cli import main
-from rovrl.paper.checking import result
-from rovrl.paper.experiments import sim_estimators
-from rovrl.paper.experiments.simulation import CHANNEL
-from rovrl.paper.registry import ITEMS
-from rovrl.paper.store import experiment, load
+from rovrl_paper.paper.checking import result
+from rovrl_paper.paper.experiments import sim_estimators
+from rovrl_paper.paper.experiments.simulation import CHANNEL
+from rovrl_paper.paper.registry import ITEMS
+from rovrl_paper.paper.store import experiment, load
 
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
 RUN = sorted({item.experiment for item in ITEMS.values() if item.experiment})

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rovrl.cli import main
-from rovrl.paper.registry import ITEMS
-from rovrl.paper.store import experiment, load, stem
+from rovrl_paper.paper.registry import ITEMS
+from rovrl_paper.paper.store import experiment, load, stem
 
 FAST = ("sim_sweeps", "sim_outer_factor", "mechanism", "sim_estimators", "reward_contamination", "token_stress")
 SLOW = ("sensitivity", "certificates")

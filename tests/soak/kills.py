@@ -19,10 +19,10 @@ from pathlib import Path
 import tiny
 from rovrl.cli import main
 from rovrl.evaluate.store import read_records
-from rovrl.lab.run import CLOCKS
 from rovrl.output.files import read_lines, write_lines
 from rovrl.records import read_steps
 from rovrl.train.checkpoints import last_checkpoint
+from rovrl_paper.lab.run import CLOCKS
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["soak.kills", "rovrl.train.custom", "rovrl.evaluate.run", "rovrl.evaluate.engine"])

@@ -86,7 +86,7 @@ def test_the_wheel_builds_and_works_in_an_empty_environment(tmp_path):
     names = zipfile.ZipFile(wheel).namelist()
     assert "rovrl/py.typed" in names
     assert not [n for n in names if n.startswith(("tests", "benchmarks", "examples"))]
-    sources = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src" / "rovrl").rglob("*.py")}
+    sources = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src").rglob("*.py")}
     assert sources <= set(names)
 
     home = tmp_path / "venv"

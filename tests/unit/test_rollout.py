@@ -8,7 +8,7 @@ import torch
 
 import rovrl
 from rovrl.rollout import named_correction
-from rovrl.stress.rollouts import RESPONSES, measure, table
+from rovrl_paper.stress.rollouts import RESPONSES, measure, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "rollouts.md"
 

@@ -25,7 +25,6 @@ examples:
   rovrl audit --compare outputs/a outputs/b --out compared     # runs side by side; exit status 1 if one is clearly worse
   rovrl audit outputs/run --follow --stop-on stuck_grader     # while it trains; reload the page for newer numbers
   rovrl audit outputs/run --flagged flagged.csv               # the responses to look at, with their texts
-  rovrl audit --fault-matrix                  # which planted faults are found, and how often a clean run is accused
 
 exit status: 0 healthy, 1 findings above thresholds, 2 unusable input, 3 a crash or not enough memory.
 thresholds:
@@ -75,11 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="compare these runs with PATH, or with the first of them, instead; --out writes a page",
     )
-    parser.add_argument(
-        "--fault-matrix", action="store_true", help="plant faults in simulated runs and report what is found"
-    )
-    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="runs per cell of the fault matrix (20)")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first seed of the fault matrix (0)")
     reading = parser.add_argument_group("reading")
     reading.add_argument(
         "--format", default="auto", choices=("auto", "records", "trl", "swift", "nemo", "prime", "verl", "table")
@@ -124,17 +118,12 @@ def _run(args: argparse.Namespace) -> int:
         raise RovrlError("--stop-on ends a run that is being followed: give --follow too")
     if args.flagged is not None and (args.compare or args.follow is not None):
         raise RovrlError("--flagged writes the responses of one finished run: leave out --compare and --follow")
-    if args.fault_matrix:
-        from rovrl.audit.faults import command
-
-        words = ["--seeds", str(args.seeds), "--first", str(args.first)] + (["--json"] if args.json else [])
-        return command.run(command.parser().parse_args(words))
     if args.out is not None and not args.no_page:
         check_out(Path(args.out))
     if args.compare:
         return _compare(args)
     if not args.path:  # also "", from a script whose variable is not set: it would be this directory
-        raise RovrlError("name what to audit: rovrl audit PATH (or --compare A B, or --fault-matrix)")
+        raise RovrlError("name what to audit: rovrl audit PATH (or --compare A B)")
     if args.flagged is not None:
         check_flagged(Path(args.flagged))
     if args.groups < 1:

@@ -30,7 +30,7 @@ def gmpo(log_ratios: LogRatios, mask: Mask = None, channel: Any = None, advantag
     """The mean of token log-ratios clamped at 0.4 where the advantage pushes (GMPO, arXiv 2507.20673; TRL, verl).
 
     min(l, 0.4) for A > 0, max(l, -0.4) else; without `advantages` both sides are clamped. There is no outer clip: a
-    trainer must open its own (`rovrl.lab.methods` does). Weakness: the range knows nothing of the data.
+    trainer must open its own (`rovrl_paper.lab.methods` does). Weakness: the range knows nothing of the data.
     """
     x = as_working(log_ratios)
     if advantages is None:

@@ -1,4 +1,4 @@
-"""The tasks: data, reward and evaluation of each. Those in `embedded` make their own problems, the rest are the paper's."""
+"""The paper's tasks: data, reward and evaluation of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 from types import ModuleType
 
 _MODULES = {
-    "arithmetic": "rovrl.tasks.embedded.arithmetic",
     "govreport": "rovrl.tasks.govreport",
     "math": "rovrl.tasks.math",
     "toolcall": "rovrl.tasks.toolcall",

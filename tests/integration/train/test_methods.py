@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import load_file
 
 from rovrl.errors import RovrlError
-from rovrl.lab.job import Job, prepare
-from rovrl.lab.methods import METHODS
-from rovrl.lab.models.warmup import WarmUp, warmed_up
 from rovrl.output.files import read_lines
 from rovrl.records import read_steps
+from rovrl_paper.lab.job import Job, prepare
+from rovrl_paper.lab.methods import METHODS
+from rovrl_paper.lab.models.warmup import WarmUp, warmed_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # TRL and accelerate warn in several ways
 
@@ -28,8 +28,8 @@ def warm(tmp_path_factory):
 
 @pytest.fixture
 def few_problems(monkeypatch):
-    from rovrl.lab.models import worlds as world
-    from rovrl.tasks.embedded import arithmetic
+    from rovrl_paper.lab.models import worlds as world
+    from rovrl_paper.tasks import arithmetic
 
     few = arithmetic.held_out()[:20]
     monkeypatch.setitem(world.WORLDS, "tiny", world.WORLDS["tiny"].__class__(
@@ -38,7 +38,7 @@ def few_problems(monkeypatch):
 
 
 def train(job, place, warm):
-    from rovrl.lab.run import run
+    from rovrl_paper.lab.run import run
 
     prepare(job, place, resume=False)
     return run(job, place, warm)
@@ -72,7 +72,7 @@ def test_what_was_planted_is_in_the_records_and_the_run_survives_it(contaminatio
 
 @pytest.mark.parametrize("reward", ["rule", "bonus", "units"])
 def test_the_second_task_trains_on_every_kind_of_reward_with_faults_rejected(reward, tmp_path_factory, tmp_path):
-    from rovrl.tasks.embedded import dispatch
+    from rovrl_paper.tasks import dispatch
 
     warm = warmed_up(SMALL.warm_up, tmp_path_factory.getbasetemp() / "tools", book=dispatch)
     job = SMALL.with_(model="tools", reward=reward, method="rovr-gspo-guarded", prompts=4)
@@ -134,7 +134,7 @@ def test_a_disk_that_fills_up_in_the_middle_is_told_and_the_run_goes_on_later(
     warm, tmp_path, monkeypatch, few_problems
 ):
     from rovrl.errors import RovrlError
-    from rovrl.lab import run as runner
+    from rovrl_paper.lab import run as runner
 
     append, job = runner.append_lines, SMALL.with_(checkpoint_every=1)
 

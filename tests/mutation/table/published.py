@@ -14,13 +14,13 @@ PUBLISHED: tuple[Mutant, ...] = (
         (CORRECTION, CORRECTION.replace("- scale", "- 1.4 * scale")),
     ),
     *mutants(
-        "paper/experiments/simulation.py",
+        "rovrl_paper/paper/experiments/simulation.py",
         f"{SIMULATED}[right]",
         ("num_levels=9", "num_levels=3"),
         ("num_levels=9", "num_levels=31"),
     ),
     *mutants(
-        "paper/experiments/sim_joint.py",
+        "rovrl_paper/paper/experiments/sim_joint.py",
         SIMULATED,
         ("[[2 * mine[name]", "[[200 * mine[name]"),
         ("[[2 * mine[name]", "[[0.2 * mine[name]"),

@@ -14,7 +14,7 @@ from scipy import stats
 
 from rovrl import REFERENCES, Blocks, RewardChannel
 from rovrl import guarantees as g
-from rovrl.paper.attacks import attack_law
+from rovrl_paper.paper.attacks import attack_law
 
 SIXTEEN, LARGE = (6, 5, 5), (100,) * 9
 NORMAL = NormalDist().inv_cdf

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from rovrl.errors import RovrlError
-from rovrl.lab.models.mismatch import PRECISIONS, degraded
-from rovrl.lab.rewards import GLOBAL_SD, KINDS, EmbeddedReward
 from rovrl.train.contamination import Failures, Flips, HeavyTails, Shift, Spikes, contaminate, parse
+from rovrl_paper.lab.models.mismatch import PRECISIONS, degraded
+from rovrl_paper.lab.rewards import GLOBAL_SD, KINDS, EmbeddedReward
 
 N = 16 * 2000
 GROUPS = np.arange(N) // 16

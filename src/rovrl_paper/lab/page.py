@@ -1,0 +1,187 @@
+"""The page of a run: learning curves, diagnostics and sample responses in one HTML file that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rovrl.output.chart import STYLE, Series, line_chart, smoothed
+from rovrl.output.files import read_lines, write_text
+from rovrl.output.html import Html, element, joined, page, table
+from rovrl.records import read_steps
+from rovrl_paper.lab.compare import Comparison, Row, percent, points, title
+from rovrl_paper.lab.job import finished, versions
+from rovrl_paper.lab.pool import Order
+from rovrl_paper.lab.preamble import command, preamble
+
+CSS = (
+    """:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;background:Canvas;color:CanvasText}
+table{border-collapse:collapse;margin:1rem 0}th,td{padding:.3rem .7rem;border-bottom:1px solid #8884;text-align:right}
+th:first-child,td:first-child{text-align:left}code,.text{font-family:ui-monospace,monospace;overflow-wrap:anywhere}
+.planted{border-left:4px solid #b3541e;padding:.3rem 1rem;background:#b3541e18}.scroll{overflow-x:auto}
+.empty,small{opacity:.75}figure{margin:1.5rem 0}figcaption{font-weight:600}
+"""
+    + STYLE
+)
+
+
+def write_page(out: Path, orders: Sequence[Order], rows: Sequence[Row], comparisons: Sequence[Comparison]) -> Path:
+    """Writes OUT/index.html and returns its path."""
+    job = orders[0].job
+    parts = [
+        element("h1", "rovrl train"),
+        element("p", element("code", command())),
+        element("div", *(element("p", line) for line in preamble(job)), class_="planted"),
+        _accuracy(rows),
+        _comparisons(comparisons),
+        *_figures(orders, rows),
+        _samples(orders),
+        element("p", element("small", ", ".join(f"{k} {v}" for k, v in versions().items()))),
+    ]
+    return write_text(out / "index.html", page("rovrl train", CSS, parts))
+
+
+def _accuracy(rows: Sequence[Row]) -> Html:
+    seeds = ", ".join(map(str, rows[0].seeds))
+    head = ("method", "before, %", "after, %", "sd of seeds", f"minus {title(rows[0].method)}, points")
+    body = [
+        (
+            title(row.method),
+            percent(row.before),
+            percent(row.after),
+            "–" if row.sd != row.sd else f"{100 * row.sd:.1f}",
+            points(row.difference) if row.difference else "–",
+        )
+        for row in rows
+    ]
+    note = f"Greedy accuracy on the held-out problems with 95 % intervals; seeds {seeds}."
+    if len(rows[0].seeds) == 1:
+        note += " One seed: the intervals hold the choice of problems, not the spread between runs."
+    return joined([element("h2", "Accuracy"), table(head, body), element("p", element("small", note))])
+
+
+def _comparisons(comparisons: Sequence[Comparison]) -> Html:
+    if len(comparisons) < 2:
+        return Html()
+    body = [(f"{title(c.ours)} minus {title(c.theirs)}", points(c.difference)) for c in comparisons]
+    return joined([element("h2", "All pairs"), table(("difference", "points, paired bootstrap"), body)])
+
+
+def _figures(orders: Sequence[Order], rows: Sequence[Row]) -> Iterator[Html]:
+    methods = [row.method for row in rows]
+    runs = {method: [o for o in orders if o.job.method == method] for method in methods}
+    yield _figure(
+        "Learning",
+        "Greedy accuracy on the held-out problems. Bands: lowest and highest seed.",
+        line_chart([learning_curve(m, runs[m]) for m in methods], "accuracy", "generation", "accuracy", percent=True),
+    )
+    contrasts = [Series(title(m), *credit_for_being_right(runs[m])) for m in methods]
+    yield _figure(
+        "Contrast",
+        "Mean advantage of right minus wrong responses, over groups that hold both; responses with planted corruption left out "
+        "(mean of the last 5 generations). This is what is left of the signal.",
+        line_chart(contrasts, "contrast", "generation", "advantage"),
+    )
+    for name, heading, text in DIAGNOSTICS:
+        lines = [Series(title(m), *_metric(runs[m], name)) for m in methods]
+        yield _figure(heading, text, line_chart(lines, heading, "optimizer step", name))
+
+
+DIAGNOSTICS = (
+    ("clip_ratio/region_mean", "Clipping", "Share of responses outside the clip band (mean of 20 steps)."),
+    ("grad_norm", "Gradient", "Norm of the gradient before clipping to 1 (mean of 20 steps)."),
+    ("rovr/weight_disagreement", "Weight", "|SoftRoVR - mean| relative to |mean| of the log-ratios (mean of 20 steps)."),
+)  # fmt: skip
+
+
+def _figure(heading: str, text: str, chart: str) -> Html:
+    return element("figure", element("figcaption", heading), element("p", text), Html(chart))
+
+
+def learning_curve(method: str, orders: Sequence[Order]) -> Series:
+    """Mean accuracy of a method's runs over generations, with the range of seeds where there are several."""
+    curves = [finished(order.directory) or {"evaluations": []} for order in orders]
+    return accuracy_series(title(method), [curve["evaluations"] for curve in curves])
+
+
+def accuracy_series(name: str, curves: Sequence[Sequence[dict[str, Any]]]) -> Series:
+    """Several learning curves as one line with the band of their extremes."""
+    x = [row["generation"] for row in curves[0]]
+    y = np.array([[row["accuracy"] for row in curve] for curve in curves])
+    if len(curves) == 1:
+        return Series(name, x, y[0].tolist())
+    return Series(name, x, y.mean(0).tolist(), y.min(0).tolist(), y.max(0).tolist())
+
+
+def credit_for_being_right(orders: Sequence[Order]) -> tuple[list[float], list[float]]:
+    """Generations, and the mean advantage of right minus wrong among the untouched responses of mixed groups."""
+    found: dict[int, list[float]] = {}
+    for order in orders:
+        if not (order.directory / "records").exists():
+            continue
+        columns = ["update", "group", "prompt", "completion", "advantage", "contamination"]
+        for step, rows in read_steps(order.directory, columns):
+            found.setdefault(step, []).extend(_contrasts(rows.to_pydict(), order.job.world.score))
+    steps = sorted(step for step in found if found[step])
+    return [float(s) for s in steps], smoothed([float(np.mean(found[s])) for s in steps], 5)
+
+
+def _contrasts(rows: dict[str, list[Any]], score: Callable[[str, str], float]) -> Iterator[float]:
+    groups: dict[str, tuple[list[float], list[float]]] = {}
+    for group, problem, text, advantage, label in zip(
+        *(rows[name] for name in ("group", "prompt", "completion", "advantage", "contamination")), strict=True
+    ):
+        if not label:
+            groups.setdefault(group, ([], []))[int(score(problem, text))].append(advantage)
+    for wrong, right in groups.values():
+        if wrong and right:
+            yield sum(right) / len(right) - sum(wrong) / len(wrong)
+
+
+def _metric(orders: Sequence[Order], name: str) -> tuple[list[float], list[float]]:
+    """Optimizer steps, and the mean over runs of a logged number, smoothed."""
+    found: dict[int, list[float]] = {}
+    for order in orders:
+        for row in read_lines(order.directory / "metrics.jsonl"):
+            if isinstance(row.get(name), int | float):
+                found.setdefault(row["step"], []).append(row[name])
+    steps = sorted(found)
+    return [float(s) for s in steps], smoothed([float(np.mean(found[s])) for s in steps], 20)
+
+
+def _samples(orders: Sequence[Order]) -> Html:
+    """Responses to one prompt of the last recorded generation, per method of the first seed."""
+    parts = [element("h2", "Sample responses"), element("p", "The last generation's first group.")]
+    for order in orders:
+        if order.job.seed != orders[0].job.seed or not (order.directory / "records").exists():
+            continue
+        parts += [element("h3", title(order.job.method)), _last_group(order)]
+    return joined(parts)
+
+
+def _last_group(order: Order) -> Html:
+    last: Any = None
+    for _, rows in read_steps(
+        order.directory, ["group", "prompt", "completion", "reward", "advantage", "contamination"]
+    ):
+        last = rows
+    if last is None:
+        return element("p", "No records.", class_="empty")
+    rows = last.to_pylist()
+    mine = [row for row in rows if row["group"] == rows[0]["group"]][:8]
+    head = ("response", "score", "reward", "advantage", "planted")
+    body = [
+        (
+            f"{row['prompt']}{row['completion']}",
+            f"{order.job.world.score(row['prompt'], row['completion']):.2g}",
+            "–" if row["reward"] is None else f"{row['reward']:.2f}",
+            f"{row['advantage']:+.2f}",
+            row["contamination"] or "–",
+        )
+        for row in mine
+    ]
+    return table(head, body)
