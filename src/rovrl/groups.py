@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
+
+from rovrl.robust.centers import dense_real
 
 
 class Column(Protocol):
@@ -34,7 +36,7 @@ Bucket = tuple[int, Tensor, Tensor]
 def as_rewards(rewards: Rewards) -> Tensor:
     """Rewards as a floating-point tensor; None becomes NaN, integers and lists float64."""
     if isinstance(rewards, Tensor):
-        return rewards.detach() if rewards.dtype.is_floating_point else rewards.double()
+        return dense_real(rewards).detach() if rewards.dtype.is_floating_point else dense_real(rewards).double()
     try:
         return torch.from_numpy(np.array(rewards, dtype=np.float64))  # None -> NaN
     except (ValueError, TypeError) as error:
@@ -45,38 +47,52 @@ def as_rewards(rewards: Rewards) -> Tensor:
 
 def group_codes(group_ids: GroupIds, n: int) -> tuple[Int[Tensor, " n"], int]:
     """For each response the number of its group, in order of first appearance, and the number of groups."""
+    if isinstance(group_ids, Tensor):
+        group_ids = dense_real(group_ids).detach().cpu()
+        if group_ids.shape == (n,) and n and not group_ids.dtype.is_floating_point:
+            numbers = group_ids.numpy()
+            if (numbers[1:] >= numbers[:-1]).all():  # one group after the other: no list of ids is needed
+                codes = np.append(0, np.cumsum(numbers[1:] != numbers[:-1]))
+                return torch.from_numpy(codes), int(codes[-1]) + 1
+    ids = _listed(group_ids)
+    if len(ids) != n:
+        raise ValueError(f"group_ids must have one entry per reward ({n}), not {len(ids)}")
+    if set(map(type, ids)) - {str, int}:
+        ids = [_id(value, place) for place, value in enumerate(ids)]
+    codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
+    return torch.from_numpy(np.fromiter(map(codes.__getitem__, ids), np.int64, n)), len(codes)
+
+
+def _listed(group_ids: GroupIds) -> list[Any]:
+    """The ids one by one, as Python's own values where an array or a column holds them."""
     if isinstance(group_ids, str | bytes):
         raise ValueError(
             f"group_ids must be one id per response, not the text {group_ids!r}: write [{group_ids!r}] * n"
         )
-    if isinstance(group_ids, Tensor) and group_ids.shape == (n,) and n and not group_ids.dtype.is_floating_point:
-        numbers = group_ids.detach().cpu().numpy()
-        if (numbers[1:] >= numbers[:-1]).all():  # one group after the other: no list of ids is needed
-            codes = np.append(0, np.cumsum(numbers[1:] != numbers[:-1]))
-            return torch.from_numpy(codes), int(codes[-1]) + 1
     as_list = getattr(group_ids, "tolist", None)  # tensors, arrays, columns of pandas
-    ids: list[Any] = list(group_ids) if as_list is None else as_list()
-    if len(ids) != n:
-        raise ValueError(f"group_ids must have one entry per reward ({n}), not {len(ids)}")
     try:
-        codes = dict(zip(dict.fromkeys(ids), count(), strict=False))
+        return list(group_ids if as_list is None else as_list())
     except TypeError:
+        raise ValueError(f"group_ids must be one id per response, not {group_ids!r} alone: write [id] * n") from None
+
+
+def _id(value: Any, place: int) -> Any:
+    """One id as a value that equal ids share: scalars of torch and NumPy as Python's; what has no such value is refused."""
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if type(value).__module__.startswith("torch") or isinstance(value, list | dict | set | np.ndarray):
+        raise ValueError(f"group_ids must be flat, one string or integer per response, not {type(value).__name__}s")
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+    number = isinstance(value, float | complex)
+    if missing or (number and not (isinstance(value, float) and value.is_integer())):
+        swapped = "" if missing else ". Were rewards and group ids swapped?"
+        raise ValueError(f"group_ids[{place}] is {value}; every response needs a group id (string or integer){swapped}")
+    if type(value).__hash__ in (None, object.__hash__):  # equal to nothing but itself: each would be a group of its own
         raise ValueError(
-            f"group_ids must be flat, one string or integer per response, not {type(ids[0]).__name__}s"
-        ) from None
-    _refuse_what_is_no_id(codes, ids)
-    return torch.from_numpy(np.fromiter(map(codes.__getitem__, ids), np.int64, n)), len(codes)
-
-
-def _refuse_what_is_no_id(distinct: Iterable[Any], ids: list[Any]) -> None:
-    for value in distinct:
-        missing = value is None or value != value
-        if missing or (isinstance(value, float) and not value.is_integer()):
-            place = next(i for i, each in enumerate(ids) if each is value or each == value)
-            swapped = "" if missing else ". Were rewards and group ids swapped?"
-            raise ValueError(
-                f"group_ids[{place}] is {value}; every response needs a group id (string or integer){swapped}"
-            )
+            f"group_ids[{place}] is a {type(value).__name__}, which only equals itself; every response needs a group id "
+            "(string or integer)"
+        )
+    return value
 
 
 def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[Bucket]:

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rovrl.config import RatioChannel
-from rovrl.robust.centers import as_working
+from rovrl.robust.centers import as_working, dense_real
 from rovrl.robust.fused.autograd import soft_packed, soft_rows
 from rovrl.robust.soft.layout import contiguous_layout, row_unit
 from rovrl.robust.soft.packed import check_bounds, padded
@@ -27,7 +27,8 @@ def soft_rovr(
     """SoftRoVR(ℓ_1 .. ℓ_T), the log sequence weight of eq:softrovr_ratio.
 
     Contiguous blocks over the valid tokens in order; the mask (True = keep; None = all) may have holes, and what it
-    hides has no influence, not even if it is NaN. No valid token: 0 with zero gradient. One block: their M-center.
+    hides has no influence, not even if it is NaN. A NaN or infinite log-ratio that it keeps makes the weight of that
+    response NaN, and of no other. No valid token: 0 with zero gradient. One block: their M-center.
     float32 and float64 stay, narrower types are taken to float32; autocast does not reach inside.
     Gradient: by `channel.gradient`; sums to one over the valid tokens (prop:main_softrovr_stability). First order only.
     """
@@ -120,11 +121,12 @@ def _checked(log_ratios: Tensor, mask: Tensor | None) -> Tensor:
         raise ValueError(
             f"mask must be a bool tensor or None, not a {type(mask).__name__}; a channel is given as channel=..."
         )
+    log_ratios = as_working(log_ratios)
     if log_ratios.ndim == 0:
         raise ValueError("log_ratios must have a token axis, not be a single number")
-    if mask is not None and mask.shape != log_ratios.shape:
+    if mask is not None and dense_real(mask).shape != log_ratios.shape:
         raise ValueError(f"mask must have the shape of log_ratios, {tuple(log_ratios.shape)}, not {tuple(mask.shape)}")
-    return as_working(log_ratios)
+    return log_ratios
 
 
 def _full(log_ratios: Tensor, mask: Tensor | None) -> Tensor:

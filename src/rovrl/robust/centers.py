@@ -55,9 +55,33 @@ def smooth_median(
 
 def as_working(x: Tensor) -> Tensor:
     """x in the precision we compute in: float64 and float32 stay, half precisions widen, integers become float64."""
+    x = dense_real(x)
     if x.dtype in (torch.float32, torch.float64):
         return x
     return x.float() if x.dtype.is_floating_point else x.double()
+
+
+def dense_real(x: Tensor) -> Tensor:
+    """`x` as it is; a ValueError that says what to write for a tensor that does not hold plain real numbers."""
+    if x.is_nested:
+        kind, remedy = "nested", "pad it (torch.nested.to_padded_tensor) and mask the padding"
+    elif x.layout != torch.strided:
+        kind, remedy = "sparse", "write x.to_dense()"
+    elif x.is_quantized:
+        kind, remedy = "quantized", "write x.dequantize()"
+    elif x.is_complex():
+        kind, remedy = "complex", "write x.real"
+    elif x.device.type == "meta":
+        kind, remedy = "meta", "it has a shape and no values: load it onto a device first"
+    elif x.is_floating_point() and x.itemsize == 1:
+        kind, remedy = "8-bit float", "write x.float()"
+    else:
+        return x
+    raise ValueError(f"a {kind} tensor of shape {_shape_of(x)} is no tensor of plain real numbers: {remedy}")
+
+
+def _shape_of(x: Tensor) -> str:
+    return "[ragged]" if x.is_nested else str(tuple(x.shape))
 
 
 def center_weights(

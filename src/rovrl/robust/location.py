@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.robust.blocks import Blocks
-from rovrl.robust.centers import sandwich_scale
+from rovrl.robust.centers import dense_real, sandwich_scale
 from rovrl.robust.correction import hard_correction, soft_correction
 from rovrl.robust.fused.lanes import reference_rows
 from rovrl.robust.kernels import takes_lanes
@@ -206,7 +206,7 @@ def _in_float64(estimator: Reference) -> Reference:
             raise ValueError(
                 f"blocks must be a rovrl.Blocks, such as Blocks.contiguous(n, 3), not {type(blocks).__name__}"
             )
-        if x.shape[-1:] != (blocks.n,):
+        if dense_real(x).shape[-1:] != (blocks.n,):
             raise ValueError(
                 f"x must have {blocks.n} elements on its last axis to fit the blocks, not shape {tuple(x.shape)}"
             )
