@@ -181,6 +181,51 @@ def test_a_read_only_installation_without_a_cache_directory_still_computes(tmp_p
     assert float(done.stdout) == pytest.approx(2.0)
 
 
+CENTERS = """
+import logging, torch, rovrl
+logging.basicConfig(format="%(message)s")
+x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64)
+rovrl.soft_rovr(torch.zeros(2, 40))
+print(float(rovrl.m_center(x)[0]))
+"""
+
+
+def damage(directory):
+    files = [file for pattern in ("*.nbi", "*.nbc") for file in directory.rglob(pattern)]
+    for file in files:
+        file.write_bytes(file.read_bytes()[: len(file.read_bytes()) // 2])
+    return len(files)
+
+
+def make_unusable(directory):
+    files = list(directory.rglob("*.nbi"))
+    for file in files:
+        file.unlink()
+        file.mkdir()
+    return len(files)
+
+
+@pytest.mark.parametrize(("harm", "reason"), [(damage, "is damaged"), (make_unusable, "IsADirectoryError")])
+def test_a_cache_that_fails_costs_compile_time_and_one_sentence(harm, reason, tmp_path):
+    """Truncated files, and a cache that can be neither read nor written, as on a full disk."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def run():
+        done = subprocess.run(
+            [sys.executable, "-c", CENTERS], env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
+        return done.stderr
+
+    assert run() == ""
+    assert harm(tmp_path) > 0
+    told = run()
+    assert told.count("compiled kernels are not kept on disk") == 1
+    assert reason in told
+    if harm is damage:  # the damaged files were replaced
+        assert run() == ""
+
+
 @pytest.mark.parametrize("kernel", ["numba", "eager"])
 @pytest.mark.parametrize("gap", [1e3, 1e12, 1e300])
 def test_two_values_far_apart_meet_in_the_middle_although_the_score_is_flat_there(kernel, gap):
