@@ -9,9 +9,10 @@ checkpoint["rovr"] = run.state_dict()                # and run.load_state_dict(.
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
@@ -78,7 +79,7 @@ class RewardRun:
     def __init__(self, channel: RewardChannel = RewardChannel(), *, seed: int = 0) -> None:  # noqa: B008 - frozen
         RewardChannel.check(channel)
         self.channel = channel
-        self.seed = seed
+        self.seed = _whole("the seed of a RewardRun", seed)
         self.step = 0
         """How many steps were taken."""
         self.last: Explanation | None = None
@@ -104,16 +105,13 @@ class RewardRun:
     ) -> Explanation:
         """One training step with everything that led to its advantages; `method` as in `rovrl.explain`.
 
-        A batch that is refused leaves the run as it was.
+        A batch that is refused, and a step that is interrupted, leave the run as it was.
         """
-        before = self.step, copy.deepcopy(self._memory)
-        try:
-            self.step += 1
-            self.last = self._explain(rewards, group_ids, weights, method, training=True)
-        except Exception:
-            self.step, self._memory = before
-            raise
-        return self.last
+        after = self._copy()
+        after.step += 1
+        info = after._explain(rewards, group_ids, weights, method, training=True)
+        self.__dict__.update(step=after.step, last=info, _memory=after._memory)  # at once: Ctrl-C comes before or after
+        return info
 
     @torch.no_grad()
     def evaluate(
@@ -125,9 +123,7 @@ class RewardRun:
         method: str | Advantage = "credit",
     ) -> Explanation:
         """What a step on these rewards would do now: reads what the run knows, and leaves all of it as it is."""
-        aside = copy.copy(self)
-        aside._memory = copy.deepcopy(self._memory)
-        return aside._explain(rewards, group_ids, weights, method, training=False)
+        return self._copy()._explain(rewards, group_ids, weights, method, training=False)
 
     def metrics(self) -> dict[str, float]:
         """The numbers of docs/metrics.md about the latest step, `rovr/<name>` -> value; {} before the first."""
@@ -144,13 +140,19 @@ class RewardRun:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave; a state that is not one is a ValueError, and leaves the run as it was."""
         try:
-            seed, step = int(state["seed"]), int(state["step"])
+            seed, step = _whole("seed", state["seed"]), _whole("step", state["step"], least=0)
             memory = [Memory() for _ in state["memory"]]
             for part, saved in zip(memory, state["memory"], strict=True):
                 part.load_state_dict(saved)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"this is not the state of a RewardRun: {type(error).__name__}: {error}") from error
-        self.seed, self.step, self._memory = seed, step, memory
+        self.__dict__.update(seed=seed, step=step, _memory=memory)
+
+    def _copy(self) -> Self:
+        """The same run with a memory of its own."""
+        copied = copy.copy(self)
+        copied._memory = copy.deepcopy(self._memory)
+        return copied
 
     def _explain(
         self,
@@ -176,3 +178,16 @@ class RewardRun:
         if len(self._memory) != functions:
             raise ValueError(f"this run has {len(self._memory)} reward functions, and these rewards are of {functions}")
         return self._memory
+
+
+def _whole(name: str, value: Any, least: int | None = None) -> int:
+    """A whole number of Python's or NumPy's; anything else is a ValueError."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise ValueError(
+            f"{name} must be a whole number{'' if least is None else f' of at least {least}'}, not {value!r}"
+        )
+    return number

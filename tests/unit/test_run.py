@@ -1,7 +1,9 @@
 """RewardRun: what a loop carries from step to step, and how it goes on after a restart."""
 
 import json
+import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -85,16 +87,87 @@ def test_a_refused_batch_leaves_the_run_as_it_was():
     assert run.state_dict() == before
 
 
+def damaged(**changes):
+    """A state after one step with some of its numbers replaced, by their path."""
+    run = RewardRun(RewardChannel(faults="reject", credit_bound="adaptive"))
+    run.advantages(*batch(1))
+    state = run.state_dict()
+    for path, value in changes.items():
+        *where, name = path.split("__")
+        inner = state["memory"][0] if where else state
+        for each in where:
+            inner = inner[each]
+        inner[name] = value
+    return state
+
+
 @pytest.mark.parametrize(
-    "state", [{}, {"seed": 0, "step": 1}, {"seed": 0, "step": 1, "memory": [{}]}, None, {"seed": "x"}]
+    "state",
+    [
+        {},
+        {"seed": 0, "step": 1},
+        {"seed": 0, "step": 1, "memory": [{}]},
+        None,
+        {"seed": "x"},
+        damaged(seed=1.5),
+        damaged(step=-5),
+        damaged(step=True),
+        damaged(step=math.inf),
+        damaged(scales__decay=2.0),
+        damaged(scales__decay=math.nan),
+        damaged(scales__decay=True),
+        damaged(scales__decay=1e308),
+        damaged(scales__decay="0.9"),
+        damaged(scales__value=True),
+        damaged(scales__value=1e308),
+        damaged(scales__value=10**400),
+        damaged(scales__spread=math.nan),
+        damaged(scales__steps=-1),
+        damaged(scales__steps=math.inf),
+        damaged(window__capacity=10**12),
+        damaged(window__capacity=1.5),
+        damaged(window__steps=[[[2], [10**400, 0.0]]]),
+        damaged(window__steps=[[[math.inf], [0.0]]]),
+        damaged(window__steps=3),
+        damaged(memory=3),
+    ],
 )
 def test_what_is_not_a_state_is_refused_in_one_sentence(state):
     run = RewardRun(SMALL)
     train(run, 1, 1)
     before = run.state_dict()
-    with pytest.raises(ValueError, match=r"state|invalid literal"):
+    with pytest.raises(ValueError, match="this is not the state of a RewardRun: ") as refusal:
         run.load_state_dict(state)
+    assert "\n" not in str(refusal.value)
     assert run.state_dict() == before
+
+
+def test_an_interrupted_step_leaves_the_run_as_it_was(monkeypatch):
+    """Ctrl-C may come after the scale was taken in; the step is then repeated as if it had never begun."""
+    run, undisturbed = RewardRun(SMALL), RewardRun(SMALL)
+    train(run, 1, 2)
+    train(undisturbed, 1, 2)
+    before, last = run.state_dict(), run.last
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rovrl.run.replace", interrupt)  # the last thing that a step does
+        with pytest.raises(KeyboardInterrupt):
+            run.explain(*batch(3))
+    assert (run.state_dict(), run.last) == (before, last)
+    assert torch.equal(run.advantages(*batch(3)), undisturbed.advantages(*batch(3)))
+
+
+def test_a_seed_is_a_whole_number_of_any_kind():
+    rewards, ids = batch(1)
+    run = RewardRun(seed=np.int64(3))
+    assert torch.equal(run.advantages(rewards, ids), RewardRun(seed=3).advantages(rewards, ids))
+    assert json.loads(json.dumps(run.state_dict()))["seed"] == 3
+    for seed in (1.5, None, "3", True):
+        with pytest.raises(ValueError, match="the seed of a RewardRun must be a whole number, not"):
+            RewardRun(seed=seed)
 
 
 def test_the_metrics_are_those_of_the_latest_step_and_none_before_it():

@@ -13,6 +13,8 @@ from rovrl.robust.outliers.bulk import SortedGroups
 
 CAPACITY = 4096
 """Responses kept: with groups of 16 those of 256 groups, enough to tell 5 % faults from right answers."""
+LARGEST_CAPACITY = 1 << 20
+"""More than a million responses would slow every step; a state that says so is damaged."""
 DIGITS = 6
 """Significant digits kept of a residual."""
 
@@ -29,8 +31,10 @@ class FaultWindow:
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 0:
-            raise ValueError(f"the capacity of a FaultWindow must be a whole number of at least 0, not {capacity!r}")
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or not 0 <= capacity <= LARGEST_CAPACITY:
+            raise ValueError(
+                f"the capacity of a FaultWindow must be a whole number from 0 to {LARGEST_CAPACITY}, not {capacity!r}"
+            )
         self.capacity = capacity
         self.steps: list[Step] = []
 
@@ -66,7 +70,7 @@ class FaultWindow:
                 raise ValueError(
                     "a step of a FaultWindow must have as many finite residuals as its group sizes add up to"
                 )
-        capacity = FaultWindow(int(state["capacity"])).capacity  # refuses what the constructor refuses
+        capacity = FaultWindow(state["capacity"]).capacity  # refuses what the constructor refuses
         self.capacity, self.steps = capacity, steps
 
 

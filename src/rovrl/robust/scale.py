@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.robust.solve import masked_median
+
+LARGEST_SCALE = 1e300
+"""A scale beyond this is no scale: twice it, or its product with a distance, could overflow."""
 
 
 def pooled_scale(local: Float[Tensor, "*batch block"], floor: float, cap: float) -> Float[Tensor, "*batch"]:
@@ -24,7 +25,7 @@ class LaggedScale:
     """
 
     def __init__(self, decay: float = 0.9) -> None:
-        if not 0 <= decay < 1:
+        if not _is_number(decay) or not 0 <= decay < 1:
             raise ValueError(f"decay must be in [0, 1), not {decay!r}")
         self.decay = decay
         self.value: float | None = None
@@ -54,14 +55,21 @@ class LaggedScale:
             raise ValueError(f"the state of a LaggedScale needs decay, value and steps; {sorted(missing)} is missing")
         for name in ("value", "spread"):
             number = state.get(name)
-            if number is not None and not _is_scale(number):
+            if number is not None and not (_is_number(number) and _is_scale(number)):
                 raise ValueError(f"the {name} of a LaggedScale must be None or a positive number, not {number!r}")
-        self.value, self.spread = state["value"], state.get("spread")
-        self.decay, self.steps = float(state["decay"] or 0.0), int(state["steps"] or 0)
+        steps = state["steps"]
+        if not (_is_number(steps) and isinstance(steps, int) and steps >= 0):
+            raise ValueError(f"the steps of a LaggedScale must be a whole number of at least 0, not {steps!r}")
+        decay = LaggedScale(state["decay"]).decay  # refuses what the constructor refuses  # pyright: ignore[reportArgumentType]
+        self.value, self.spread, self.decay, self.steps = state["value"], state.get("spread"), float(decay), steps
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_scale(number: float) -> bool:
-    return math.isfinite(number) and number > 0
+    return 0 < number <= LARGEST_SCALE
 
 
 def median_of(values: Tensor) -> float:

@@ -82,17 +82,24 @@ class ResumableTrainer(Trainer):
             return
         try:
             state = json.loads(path.read_text())
+            generation, passes = (_count(name, state[name]) for name in ("generation", "backward_passes"))
             if self.reward_run is not None and state["reward_run"] is not None:
                 self.reward_run.load_state_dict(state["reward_run"])
-            self._generation, self._step = int(state["generation"]), int(state["backward_passes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RovrlError(f"{path} is damaged ({error}): resume from an earlier checkpoint") from error
+        self._generation, self._step = generation, passes
         if not self.generation_is_finished:
             updates = max(1, self.backward_passes_per_generation // self.args.gradient_accumulation_steps)
             logger.warning(
                 f"{checkpoint} was saved inside a generation, whose responses are now drawn again: the run goes on, but not "
                 f"exactly as it would have. For an exact resume let save_steps be a multiple of {updates}."
             )
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} must be a whole number of at least 0, not {value!r}")
+    return value
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:
