@@ -139,7 +139,7 @@ def test_func_grad_under_vmap_is_the_rows_own_gradient(generator):
 
 
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, on the first jvp
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own, on the first jvp
 def test_a_second_derivative_is_refused_with_a_sentence(generator):
     x = noise(generator).requires_grad_()
     (grad,) = torch.autograd.grad(soft_rovr(x).sum(), x, create_graph=True)

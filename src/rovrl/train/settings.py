@@ -9,9 +9,11 @@ contamination: [spikes:rate=0.1,size=4]    # optional: planted corruption, to tr
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import importlib.util
 import inspect
+import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -21,6 +23,8 @@ from typing import Any
 from rovrl.errors import RovrlError, did_you_mean, require
 
 OURS = ("reward_funcs", "contamination")
+SCALAR = re.compile(r"(?:<class '|typing\.Optional\[)?(bool|int|float)(?:'>|\])?(?: \| None)?")
+"""How the type of a field reads that is one number or one yes or no."""
 FILES = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
 
 
@@ -103,11 +107,20 @@ def load_function(name: str, beside: Path) -> Callable[..., Any] | str:
 
 def load_data(custom: Custom) -> tuple[Any, Any]:
     """The training set, and the evaluation set if the run evaluates; a column `prompt` is required."""
-    script = custom.script
+    script, local = custom.script, local_data(custom)
+    from datasets import logging as said
+    from datasets.exceptions import DatasetsError
+
+    before = said.get_verbosity()
+    said.set_verbosity(said.CRITICAL)  # it logs pyarrow's row of a damaged file, counted from 0 and by blocks
     try:
-        data = _open(script, local_data(custom))
-    except (OSError, ValueError) as error:
-        raise RovrlError(f"the dataset {script.dataset_name!r} cannot be read: {str(error).splitlines()[0]}") from None
+        data = _open(script, local)
+    except (OSError, ValueError, DatasetsError) as error:
+        reason = re.sub(r" in row \d+$", "", str(error.__cause__ or error).splitlines()[0])
+        damaged = damaged_line(local) if local else None
+        raise RovrlError(damaged or f"the dataset {script.dataset_name!r} cannot be read: {reason}") from None
+    finally:
+        said.set_verbosity(before)
     wanted = [script.dataset_train_split]
     if str(getattr(custom.training.eval_strategy, "value", custom.training.eval_strategy)) != "no":
         wanted.append(script.dataset_test_split)
@@ -125,6 +138,28 @@ def load_data(custom: Custom) -> tuple[Any, Any]:
             "python -m rovrl.tasks.prepare own --rows FILE --columns prompt=NAME --out DIR"
         )
     return data[wanted[0]], data[wanted[1]] if len(wanted) > 1 else None
+
+
+def damaged_line(path: Path) -> str | None:
+    """The sentence about the first line of a file of JSON lines that is not a JSON object; None if every line is one.
+
+    None too for every other file.
+    """
+    if not path.is_file() or FILES.get(path.suffix) != "json":
+        return None
+    with path.open("rb") as file:
+        if path.suffix == ".json" and file.read(1) == b"[":  # one array, not lines
+            return None
+        file.seek(0)
+        for number, line in enumerate(file, 1):
+            try:
+                whole = not line.strip() or isinstance(json.loads(line), dict)
+            except ValueError:
+                whole = False
+            if not whole:
+                shown = line.decode("utf-8", "replace").strip()[:60]
+                return f"{path}, line {number} is not a JSON object: {shown!r}; repair or delete that line"
+    return None
 
 
 def missing_model(name: str) -> str | None:
@@ -183,16 +218,22 @@ def _refuse_unknown(source: Path, given: dict[str, Any], known: set[str]) -> Non
 
 
 def numbers(kind: type, chosen: dict[str, Any]) -> dict[str, Any]:
-    """The value as a number where the field is one: YAML reads 1e-5 as text."""
-    hints = {f.name: str(f.type) for f in fields(kind)}
-    out = dict(chosen)
-    for name, value in chosen.items():
-        if isinstance(value, str) and "float" in hints[name] and "str" not in hints[name]:
-            try:
-                out[name] = float(value)
-            except ValueError:
-                raise ValueError(f"{name} must be a number, not {value!r}") from None
-    return out
+    """`chosen` with numbers where the fields are numbers: YAML reads 1e-5 as text. ValueError for anything else there."""
+    hints = {f.name: SCALAR.fullmatch(str(f.type)) for f in fields(kind)}
+    return {name: _scalar(name, hint[1], value) if (hint := hints[name]) else value for name, value in chosen.items()}
+
+
+def _scalar(name: str, kind: str, value: Any) -> Any:
+    """`value` for a field that is a bool, an int or a float; None and what is right already stay as they are."""
+    if value is None or (kind == "bool" and isinstance(value, bool)):
+        return value
+    read = {"int": int, "float": float}.get(kind)
+    if read and isinstance(value, int | float | str) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            if isinstance(value, str) or read(value) == value:
+                return read(value)
+    wanted = {"bool": "true or false", "int": "a whole number", "float": "a number"}[kind]
+    raise ValueError(f"{name} must be {wanted}, not {value!r}")
 
 
 def _check_signature(name: str, function: Callable[..., Any]) -> None:

@@ -42,7 +42,6 @@ def model(tmp_path_factory):
 def write(tmp_path, model, monkeypatch):
     """Writes run.yaml with changes over a working one, beside its data and rewards; returns its path."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "my_rewards", raising=False)
     (tmp_path / "my_rewards.py").write_text(REWARDS)
     tiny.addition(32).to_json(tmp_path / "prompts.jsonl")
 
@@ -68,7 +67,8 @@ def write(tmp_path, model, monkeypatch):
         path.write_text(yaml.safe_dump({k: v for k, v in (settings | changes).items() if v is not None}))
         return str(path)
 
-    return write
+    yield write
+    sys.modules.pop("my_rewards", None)
 
 
 def train(path, **options):
@@ -83,6 +83,9 @@ def train(path, **options):
         ({"learning_rat": 1e-5}, "no setting 'learning_rat'; did you mean learning_rate"),
         ({"num_generations": 1}, "num_generations must be at least 2"),
         ({"learning_rate": "fast"}, "learning_rate must be a number, not 'fast'"),
+        ({"num_generations": "sixteen"}, "num_generations must be a whole number, not 'sixteen'"),
+        ({"num_generations": 9.5}, "num_generations must be a whole number, not 9.5"),
+        ({"gradient_checkpointing": "perhaps"}, "gradient_checkpointing must be true or false, not 'perhaps'"),
         ({"reward_channel": {"kappa": 2}}, "RewardChannel has no field kappa"),
         ({"model_name_or_path": None}, "model_name_or_path is missing"),
         ({"reward_funcs": ["my_rewards.nothing"]}, "'my_rewards.nothing' cannot be imported"),
@@ -113,6 +116,14 @@ def test_a_dataset_without_prompts_names_its_columns(write, tmp_path):
     tiny.addition(8).rename_column("prompt", "question").to_json(tmp_path / "questions.jsonl")
     with pytest.raises(RovrlError, match="no column 'prompt', it has question, answer"):
         load_data(read(write(dataset_name="questions.jsonl")))
+
+
+def test_a_damaged_line_of_the_data_is_named_by_its_number_in_the_file(write, tmp_path, capfd):
+    lines = (tmp_path / "prompts.jsonl").read_text().splitlines()
+    (tmp_path / "damaged.jsonl").write_text("\n".join([*lines[:6], '{"prompt": "1+1=", answer}', *lines[6:]]))
+    with pytest.raises(RovrlError, match=r"damaged\.jsonl, line 7 is not a JSON object: .*answer}'; repair or delete"):
+        settings.load_data(settings.read(write(dataset_name="damaged.jsonl")))
+    assert " row " not in capfd.readouterr().err  # pyarrow's count, from 0
 
 
 @pytest.mark.parametrize("suffix", ["json", "parquet", "csv"])

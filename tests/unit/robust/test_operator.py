@@ -49,6 +49,7 @@ def one_graph(function):
     return torch.compile(function, fullgraph=True, backend=counter), counter
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck's own, of its copies
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("form", ["whole", "holes", "packed", "nothing"])
 def test_the_operator_is_what_torch_asks_of_one(form, dtype, generator):
@@ -143,7 +144,7 @@ def test_packed_responses_are_one_graph_and_wrong_bounds_a_sentence(generator):
         compiled(tokens, torch.tensor([0, 7, 9, 151]))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, on the first jvp
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own, on the first jvp
 def test_derivatives_that_do_not_exist_are_refused_inside_a_graph_too(generator):
     x = (0.05 * torch.randn(3, 50, generator=generator)).requires_grad_()
     (grad,) = torch.autograd.grad(operator(x)[0].sum(), x, create_graph=True)

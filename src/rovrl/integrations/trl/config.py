@@ -88,6 +88,8 @@ class RoVRConfig(GRPOConfig):
         self.rollout_correction = _as_correction(self.rollout_correction)
         self._gspo_clip()
         run_without_accelerator(self)
+        if getattr(self, "activation_checkpointing", True) is None:  # the new name of what TRL sets by the old one
+            self.activation_checkpointing = self.gradient_checkpointing
         super().__post_init__()
         reward, ratio = self.reward_settings, self.ratio_settings
         check_reward_channel(self, reward)
