@@ -95,12 +95,15 @@ def records(
     updates: int = 2,
     burst: float = 0.5,
     method: str = "",
+    advantages: np.ndarray | None = None,
+    settings: dict | None = None,
+    notes: list[dict] | None = None,
 ) -> Path:
     """Records of rovrl: every response at every update, with token log-ratios; one response per step has a burst."""
     from rovrl.records import RecordWriter
 
     generator = np.random.default_rng(3)
-    writer = RecordWriter(folder, {"made": "for a test"})
+    writer = RecordWriter(folder, {"made": "for a test"} | (settings or {}))
     for step in range(-(-len(scores) // per_step)):
         part = scores[step * per_step : (step + 1) * per_step]
         names = (
@@ -119,6 +122,9 @@ def records(
         for update in range(updates):
             for group, row in enumerate(part.tolist()):
                 center, spread = float(np.mean(row)), float(np.std(row, ddof=1)) + 1e-4
+                logged = (np.array(row) - center) / spread
+                if advantages is not None:
+                    logged = advantages[step * per_step + group]
                 for response, reward in enumerate(row):
                     ratios = generator.normal(0, 1e-3 * update, tokens)
                     if update and group == 0 and response == 0:
@@ -131,11 +137,12 @@ def records(
                         f"answer {response}",
                         reward,
                     )
-                    values += ((reward - center) / spread, tokens, 3e-4, 4e-4)
+                    values += (float(logged[response]), tokens, 3e-4, 4e-4)
                     for name, value in zip(names, values, strict=True):
                         rows[name].append(value)
                     rows["log_ratios"].append(ratios.tolist())
-        writer.write_step(step + 1, rows | ({"method": [method] * len(rows["reward"])} if method else {}))
+        more = {"method": [method] * len(rows["reward"])} if method else {}
+        writer.write_step(step + 1, rows | more, notes=notes[step] if notes else None)
     return folder
 
 

@@ -26,7 +26,7 @@ examples:
   rovrl audit outputs/run --follow --stop-on stuck_grader     # while it trains; reload the page for newer numbers
   rovrl audit outputs/run --flagged flagged.csv               # the responses to look at, with their texts
 
-exit status: 0 healthy, 1 findings above thresholds, 2 unusable input, 3 a crash or not enough memory.
+exit status: 0 healthy or to decide, 1 findings above thresholds, 2 unusable input, 3 a crash or not enough memory.
 thresholds:
 """ + "\n".join(f"  {name:<20} {code.threshold:<6g} {code.compares}" for name, code in CODES.items())
 

@@ -33,7 +33,7 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
         "columns": Columns(**given, reward_weights=weights),
         "group_size": args.group_size,
         "keep_evaluation": args.keep_evaluation,
-        "reward_channel": _channel(RewardChannel, args.reward, "--reward"),
+        "reward_channel": _channel(RewardChannel, args.reward, "--reward") if args.reward else None,
         "ratio_channel": _channel(RatioChannel, args.ratio, "--ratio"),
         "clip": _clip(args.clip),
         "expect": _expected(args.expect),

@@ -16,6 +16,7 @@ from rovrl.audit.judge.certificate import Certificate
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.findings import Finding
 from rovrl.audit.measure.ratios import RatioTable
+from rovrl.audit.measure.settings import BySteps
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.measure.totals import Summary
 from rovrl.audit.read.rollouts import Rollouts
@@ -29,14 +30,17 @@ from rovrl.config import RatioChannel, RewardChannel
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The result of `rovrl.audit.audit`. `status` is the exit status of the command: 0 healthy, 1 findings."""
+    """The result of `rovrl.audit.audit`. `status` is the exit status of the command: 0 healthy or to decide, 1 findings."""
 
     path: Path
     kind: str
     files: list[Path]
     summary: Summary
     findings: list[Finding]
+    questions: list[Note]
+    """The notes that ask for a decision: what may be meant, and what the audit cannot know."""
     notes: list[Note]
+    """Everything to know about the data, the questions among it."""
     certificate: Certificate | None
     thresholds: dict[str, float]
     groups: GroupTable
@@ -45,8 +49,8 @@ class AuditResult:
     ratios: RatioTable | None
     reward_channel: RewardChannel
     ratio_channel: RatioChannel
-    channels: dict[int, RewardChannel] = field(repr=False)
-    """The settings with every number filled in, by step; -1 if equal for all."""
+    settings: BySteps = field(repr=False)
+    """What credit is measured with, every number filled in, by step; -1 if equal for all."""
     evidence: Evidence = field(repr=False)
     """What the findings were made from."""
     rollouts: Rollouts = field(repr=False)
@@ -58,8 +62,16 @@ class AuditResult:
         return 1 if self.findings else 0
 
     @property
+    def state(self) -> str:
+        """The word for the status: "healthy", "to decide" (status 0 too: nothing crosses a threshold) or "findings"."""
+        return "findings" if self.findings else "to decide" if self.questions else "healthy"
+
+    @property
     def verdict(self) -> str:
         """One plain sentence, with the reason codes."""
+        if not self.findings and self.questions:
+            asked, codes = len(self.questions), ", ".join(dict.fromkeys(note.code for note in self.questions))
+            return f"Nothing crosses a threshold, and {asked} thing{'s' * (asked > 1)} to decide: {codes}."
         if not self.findings:
             return "Healthy: nothing is above its threshold."
         codes = ", ".join(finding.code for finding in self.findings)
@@ -82,12 +94,12 @@ class AuditResult:
         return self.rollouts.reward[self.rollouts.rows_of(group)]
 
     def worst(self, count: int | None = None) -> NDArray[np.int64]:
-        """Group numbers, those with the most lost contrast first, then by sign changes, reference shift, missing rewards."""
+        """Group numbers, those that lost the most contrast first, then by sign changes, reference shift, missing rewards."""
         table = self.groups
         with np.errstate(over="ignore"):
             shift = np.abs(np.nan_to_num(table.shift)) / np.maximum(np.nan_to_num(table.spread), 1e-12)
         keys = (
-            -np.nan_to_num(table.lost),
+            -np.nan_to_num(table.lost_own if self.evidence.logged else table.lost),
             -table.dominating,
             -table.flips,
             table.finite - table.size,

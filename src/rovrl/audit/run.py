@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.findings import findings
-from rovrl.audit.judge.questions import questions
-from rovrl.audit.judge.trained import trained_with
+from rovrl.audit.judge.questions import facts, questions
+from rovrl.audit.judge.trained import advantages_agree_with, as_recorded, lost_as_logged
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
@@ -59,7 +60,8 @@ def audit(
 
     `format` is "auto" or a name of READERS; `columns` names columns of a generic table; `group_size` cuts runs of equal
     prompts where no group ids were saved; `clip` is (low, high) of the weight's band; `expect` says what the reward is meant
-    to be, in words as "rare-bonus" or "range=0:1". A RovrlError if nothing is readable.
+    to be, in words as "rare-bonus" or "range=0:1". Without a `reward_channel` credit is measured by the settings and
+    blocks that records hold, else by the paper's. A RovrlError if nothing is readable.
     """
     path = Path(path)
     limit = thresholds(threshold)
@@ -83,7 +85,7 @@ def audit(
         limit=limit,
         asked=frozenset(threshold or ()),
         expect=expect if isinstance(expect, Expectations) else Expectations.of(expect),
-        reward_channel=reward_channel or RewardChannel(),
+        reward_channel=reward_channel,
         ratio_channel=ratio_channel or RatioChannel(),
         clip=clip,
         progress=progress,
@@ -113,28 +115,40 @@ def judge(
     limit: dict[str, float],
     asked: frozenset[str],
     expect: Expectations,
-    reward_channel: RewardChannel,
+    reward_channel: RewardChannel | None,
     ratio_channel: RatioChannel,
     clip: tuple[float, float] | None,
     progress: Progress,
 ) -> AuditResult:
-    """The result for rollouts that are read and grouped."""
+    """The result for rollouts that are read and grouped; without a `reward_channel`, by the settings that the run logged."""
     notes, files = rollouts.notes, rollouts.files
-    table, channels = group_table(rollouts, reward_channel, progress)
+    trained = as_recorded(reader, rollouts)
+    own = trained.by_step if reward_channel is None else {}
+    reward_channel = reward_channel or trained.channel or RewardChannel()
+    table, settings = group_table(rollouts, reward_channel, progress, own)
     ratios = None
     if files and reader.has_tokens(files[0]):
         ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
     mixed = mixed_prompts(reader, files)
-    method = reader.method or trained_with(rollouts, table, channels)
+    if trained.method is None:
+        trained = replace(trained, method=advantages_agree_with(rollouts, table, settings))
+    table.lost_own = lost_as_logged(rollouts, table, trained.by_step or settings, trained)
     by_prompt = reader.by_runs or reader.repeats
-    evidence = Evidence(rollouts, table, ratios, mixed, method, by_prompt, expect, asked)
+    evidence = Evidence(rollouts, table, ratios, mixed, trained, by_prompt, expect, asked)
+    decisions = questions(evidence)
     return AuditResult(
         path=path,
         kind=reader.name,
         files=files,
-        summary=summarise(rollouts, table, ratios, method),
+        summary=summarise(rollouts, table, ratios, evidence),
         findings=findings(evidence, limit),
-        notes=notes.all() + questions(evidence) + (server_notes(files) if isinstance(reader, RecordReader) else []),
+        questions=decisions,
+        notes=[
+            *notes.all(),
+            *decisions,
+            *facts(evidence),
+            *(server_notes(files) if isinstance(reader, RecordReader) else []),
+        ],
         certificate=certificate(table, reward_channel),
         thresholds=limit,
         groups=table,
@@ -142,7 +156,7 @@ def judge(
         ratios=ratios,
         reward_channel=reward_channel,
         ratio_channel=ratio_channel,
-        channels=channels,
+        settings=settings,
         evidence=evidence,
         rollouts=rollouts,
         reader=reader,

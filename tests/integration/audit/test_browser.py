@@ -12,6 +12,7 @@ import audit_dumps
 import rovrl
 from integration.audit.browsing import IN_A_BROWSER, Watched
 from rovrl.audit import audit, compare
+from rovrl.audit.measure.settings import Settings
 from rovrl.audit.show.payload import _one_setting, _ratio_settings
 from rovrl.baselines import ADVANTAGES as PEERS
 from rovrl.partition import partition
@@ -356,7 +357,7 @@ def test_the_formulas_in_the_page_agree_with_python_to_one_in_a_billion(browser,
                 blocks, _ = partition(sum(r is not None for r in group), channels[which])
                 if scale_source(blocks, channels[which]) != "lagged":  # the page is given that number, as in channel 2
                     cases.append((group, which))
-    settings = [_one_setting(channel, list(range(1, 65))) for channel in channels]
+    settings = [_one_setting(Settings(channel), list(range(1, 65))) for channel in channels]
     html, _ = written
     with Watched(browser, html) as watched:
         theirs = watched.page.evaluate(

@@ -100,7 +100,7 @@ def test_the_numbers_of_every_audit_are_logged_where_the_run_logs_its_own(run):
     _, callback = run
     logged = [entry for entry in callback.history if "audit/findings" in entry]
     assert [entry["step"] for entry in logged] == [4, 8, 8]  # every 4 steps, and at the end
-    assert logged[-1]["audit/finding/contrast_lost"] == callback.result.summary.contrast_lost
+    assert logged[-1]["audit/finding/contrast_lost"] == callback.result.summary.contrast_lost_own
     assert (
         sum("reward" in entry for entry in callback.history) == 2
     )  # once per generation: TRL's own averages are its own

@@ -60,7 +60,7 @@ def test_lagged_scales_come_from_earlier_steps_as_in_training(ragged):
         rows = result.rollouts.step[group] == step
         rewards = torch.from_numpy(result.rollouts.reward[rows])
         now = channel_for_step(channel, lagged, rewards, group[rows])
-        assert result.channels[step] == now
+        assert result.settings[step].channel == now
         members = np.unique(group[rows])
         used = ~result.groups.single[members]
         core = rovrl.explain(rewards, group[rows], now)

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 import audit_dumps
+import rovrl
 from rovrl.audit import audit
 from rovrl.audit.judge.alike import _explained, _shuffled, alike
 from rovrl.audit.judge.expect import Expectations
@@ -128,7 +130,9 @@ def test_a_threshold_of_ones_own_counts_every_dominating_reward(tmp_path):
 @pytest.mark.parametrize("method", ["rovr-gspo", "gspo", "dr-grpo"])
 def test_the_text_knows_how_the_run_was_trained(tmp_path, method):
     rewards = spiked(HONEST["score"](np.random.default_rng(0), (12, 8, 16)).reshape(-1, 16), np.random.default_rng(1))
-    result = audit(audit_dumps.records(tmp_path, rewards, method=method))
+    credit = rovrl.ADVANTAGES["credit"](torch.from_numpy(rewards), rovrl.RewardChannel()).numpy()
+    logged = credit if method == "rovr-gspo" else None
+    result = audit(audit_dumps.records(tmp_path, rewards, method=method, advantages=logged))
     lost = [finding for finding in result.findings if finding.code == "contrast_lost"]
     text = " ".join(finding.sentence + finding.advice for finding in result.findings)
     if method == "rovr-gspo":

@@ -45,8 +45,6 @@ CODES: dict[str, Code] = {
         "mean share of contrast, over untied groups, that the run's advantages lost to such rewards",
         "remove the cause, or train with the robust reward channel (rovrl.integrations.trl or .verl); if credit loses much "
         "too, its bound is wide for these rewards: try --reward credit_bound=adaptive --reward credit_floor=adaptive",
-        "the bound is wide for these rewards: train with credit_bound and credit_floor set to adaptive, or with "
-        'faults="reject"; or remove the cause',
     ),
     "sign_changes": Code(
         0.15,

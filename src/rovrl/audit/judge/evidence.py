@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.judge import trained
 from rovrl.audit.judge.alike import Alike, alike
 from rovrl.audit.judge.checks import Stretch, unlikely_stretches
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.jump import Jump, scale_jump
 from rovrl.audit.judge.outliers import Outliers, outliers
 from rovrl.audit.judge.shown import Rejected, rejected
+from rovrl.audit.judge.trained import Trained, left_out
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
@@ -29,8 +29,8 @@ class Evidence:
     ratios: RatioTable | None
     mixed: tuple[int, int]
     """(groups that hold different prompts, groups looked at)"""
-    trained_with: str | None = None
-    """The advantage method of the run, where it is known."""
+    trained: Trained = field(default_factory=Trained)
+    """How the run was trained, as far as that is known."""
     by_prompt: bool = False
     """Groups were made from equal prompts, so their ids cannot be wrong."""
     expect: Expectations = field(default_factory=Expectations)
@@ -63,16 +63,32 @@ class Evidence:
         """The clearest lasting change of the rewards' scale."""
         return scale_jump(self.rollouts, self.table)
 
+    @cached_property
+    def left_out(self) -> NDArray[np.bool_]:
+        """Which responses the run itself left out of its update: their logged advantage is 0, others of the group's are not."""
+        return left_out(self.rollouts)
+
+    def groups_with(self, *kinds: str) -> NDArray[np.int64]:
+        """The groups with a reward of one of these kinds that the run used."""
+        here = np.isin(self.outliers.kind, kinds) & ~self.left_out[self.outliers.row]
+        return np.unique(self.outliers.group[here])
+
     def suspects(self, code: str) -> NDArray[np.bool_]:
-        """Groups in which a reward stands apart or is shown to be a fault; all dominated ones if the user asked for that."""
+        """Groups in which a reward that the run used stands apart or is shown to be a fault; all dominated ones if asked."""
         if code in self.asked:
             return self.table.dominating > 0
         found = np.zeros(len(self.table.size), dtype=bool)
-        found[self.outliers.groups("apart", "crowd")] = True
-        found[self.rejected.group] = True
+        found[self.groups_with("apart", "crowd")] = True
+        found[self.rejected.group[~self.left_out[self.rejected.row]]] = True
         return found
 
+    def lost_to(self, groups: NDArray[np.bool_], method: str = "own") -> float:
+        """Mean over untied groups of the contrast that `groups` lost under the run's "own" advantages, "grpo" or "credit"."""
+        names = {"grpo": "lost", "credit": "lost_credit", "own": "lost_own" if self.logged else "lost"}
+        lost = np.where(groups, np.nan_to_num(getattr(self.table, names[method])), 0.0)
+        return float(np.mean(lost[self.table.untied])) if self.table.untied.any() else 0.0
+
     @property
-    def robust(self) -> bool:
-        """Whether the run itself was trained with a robust advantage."""
-        return trained.is_bounded(self.trained_with)
+    def logged(self) -> bool:
+        """Whether the run logged its advantages."""
+        return bool(np.isfinite(self.table.lost_own).any())

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rovrl.audit.judge import checks, trained
 from rovrl.audit.judge.codes import CODES
@@ -16,6 +15,11 @@ from rovrl.audit.judge.jump import Jump
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
 
+REJECTED_SOME = (
+    "the run rejects what it can show at the time, and these it used: look at them, they are listed first; if they are "
+    "faults, mend the grader; if they are rare merit at the same rate on every prompt, say so with --expect rare-bonus (or "
+    "rare-penalty)"
+)
 Measured = Iterator[tuple[str, float, str] | tuple[str, float, str, int]]
 """(reason code, value, the sentence to say if the value is above its threshold, the step it names if it names one)"""
 
@@ -50,9 +54,17 @@ def findings(evidence: Evidence, limit: Mapping[str, float]) -> list[Finding]:
 
 
 def advice(code: str, evidence: Evidence) -> str:
-    """What to do about a finding, for a run that was trained as this one was."""
-    known = CODES[code]
-    return known.advice_robust if evidence.robust and known.advice_robust else known.advice
+    """What to do about a finding, for a run that was trained as this one was: never what it did already."""
+    trained, known = evidence.trained, CODES[code]
+    if code == "faulty_rewards" and trained.rejects:
+        return REJECTED_SOME
+    if code == "contrast_lost" and trained.bounded:
+        ways = [] if trained.adaptive else ["credit_bound and credit_floor set to adaptive"]
+        ways += [] if trained.rejects else ['faults="reject"']
+        if not ways:
+            return "the run's own settings fit their bound to these rewards already: remove the cause"
+        return f"the bound is wide for these rewards: train with {', or with '.join(ways)}; or remove the cause"
+    return known.advice_robust if trained.bounded and known.advice_robust else known.advice
 
 
 def share(part: float, whole: float) -> float:
@@ -63,16 +75,6 @@ def share(part: float, whole: float) -> float:
 def percent(value: float) -> str:
     """A share for people: 12 %, 0.3 %."""
     return f"{100 * value:.0f} %" if value >= 0.0995 or value == 0 else f"{100 * value:.2g} %"
-
-
-def mean_lost(table: GroupTable, credit: bool = False, among: NDArray[np.bool_] | None = None) -> float:
-    """Mean over untied groups of the contrast lost to dominating rewards, under GRPO or under bounded credit.
-
-    With `among`, what other groups lost counts as 0.
-    """
-    lost = table.lost_credit if credit else table.lost
-    lost = lost if among is None else np.where(among, lost, 0.0)
-    return float(np.mean(lost[table.untied])) if table.untied.any() else 0.0
 
 
 def equal_groups(stretch: checks.Stretch) -> str:
@@ -102,19 +104,23 @@ def _faults(e: Evidence) -> Measured:
     outside = int(e.expect.outside(e.rollouts.reward).sum()) if e.expect.has_range else 0
     many = f"{outside:,} rewards lie outside the declared range [{e.expect.low:g}, {e.expect.high:g}]"
     yield "out_of_range", share(outside, len(e.rollouts.reward)), many
-    found = e.rejected
-    many = f"{len(found.row):,} rewards in {len(set(found.group.tolist())):,} of the {found.looked:,} groups looked at"
+    found, used = e.rejected, ~e.left_out[e.rejected.row]
+    many = (
+        f"{used.sum():,} rewards in {len(set(found.group[used].tolist())):,} of the {found.looked:,} groups looked at"
+    )
+    did = f"{many} would be rejected as faults" if used.all() else f"{many} are faults by this test and were used"
     why = "they lie apart, and strike groups as evenly as chance would: faults hit anyone, merit depends on the prompt"
-    yield "faulty_rewards", share(len(found.row), found.responses), f"{many} would be rejected as faults: {why}"
+    spared = "" if used.all() else f"; {(~used).sum():,} more the run left out itself (advantage 0)"
+    yield "faulty_rewards", share(used.sum(), found.responses), f"{did}: {why}{spared}"
 
 
 def _outliers(e: Evidence) -> Measured:
-    table = e.table
     hit = e.suspects("dominating_rewards")
     count = int(hit.sum())
-    value = share(count, (~table.single).sum())
-    what = "hold rewards so far from everything else that they decide the group's statistics"
-    crowded = len(e.outliers.groups("crowd"))
+    value = share(count, (~e.table.single).sum())
+    decide = "would decide GRPO's statistics of the group" if e.trained.bounded else "decide the group's statistics"
+    what = f"hold rewards so far from everything else that they {decide}"
+    crowded = len(e.groups_with("crowd"))
     why = (
         f"; in {crowded:,} of them they crowd at one distance, on both sides, where a tail would thin out"
         if crowded
@@ -122,25 +128,32 @@ def _outliers(e: Evidence) -> Measured:
     )
     yield "dominating_rewards", value, f"{count:,} groups ({percent(value)}) {what}{why}"
     yield "contrast_lost", *_lost(e)
-    flips, value = int(table.flips.sum()), sign_change_share(table)
-    many = f"{flips:,} responses ({percent(value)} of those in untied groups)"
-    yield "sign_changes", value, f"{many} are pushed up by one estimator and down by the other"
+    if not e.trained.bounded:  # else the run took the robust side of each
+        flips, value = int(e.table.flips.sum()), sign_change_share(e.table)
+        many = f"{flips:,} responses ({percent(value)} of those in untied groups)"
+        yield "sign_changes", value, f"{many} are pushed up by one estimator and down by the other"
 
 
 def _lost(e: Evidence) -> tuple[float, str]:
-    """The contrast lost in the suspect groups under the run's own method, and the sentence about it."""
+    """The contrast lost in the suspect groups under the run's own advantages, or its own method, and the sentence about it."""
     hit = e.suspects("contrast_lost")
-    grpo, credit = (mean_lost(e.table, credit=credit, among=hit) for credit in (False, True))
+    own, grpo, credit = (e.lost_to(hit, method) for method in ("own", "grpo", "credit"))
     what = "of the contrast among the other responses"
-    if e.robust:
+    if e.trained.bounded:
+        own = own if e.logged else credit
         return (
-            credit,
-            f"bounded credit, which the run used, lost {percent(credit)} {what}; GRPO would have lost {percent(grpo)}",
+            own,
+            f"bounded credit, which the run used, lost {percent(own)} {what}; GRPO would have lost {percent(grpo)}",
         )
-    if e.trained_with in trained.NOTHING:
+    if e.trained.method in trained.NOTHING:
         return 0.0, ""  # nothing is divided by a group's deviation, so no contrast is lost to it
-    did = "lost" if e.trained_with in trained.DEVIATION else "would have lost"
-    return grpo, f"GRPO's normalisation {did} {percent(grpo)} {what}; bounded credit would have lost {percent(credit)}"
+    if e.trained.method in trained.DEVIATION:
+        return own, f"GRPO's normalisation lost {percent(own)} {what}; bounded credit would have lost {percent(credit)}"
+    if e.logged:
+        would = f"GRPO's normalisation would have lost {percent(grpo)}, bounded credit {percent(credit)}"
+        return own, f"the run's own advantages lost {percent(own)} {what}; {would}"
+    would = f"GRPO's normalisation would have lost {percent(grpo)}"
+    return grpo, f"{would} {what}; bounded credit would have lost {percent(credit)}"
 
 
 def _empty(e: Evidence) -> Measured:
@@ -200,14 +213,16 @@ def _ratio_side(e: Evidence) -> Measured:
     if e.ratios is None:
         return
     moved, bursts, total = int(e.ratios.moved.sum()), int(e.ratios.bursts.sum()), len(e.ratios.mean)
-    value = share(moved, total)
-    many = f"{moved:,} of {total:,} responses ({percent(value)})"
-    yield "branch_moved", value, f"SoftRoVR would put {many} on another clip branch"
-    value = share(bursts, total)
-    many = f"{bursts:,} responses ({percent(value)})"
-    yield "ratio_bursts", value, f"{many} have a log weight far beyond the run's usual, made by a few tokens"
+    if not e.trained.soft:  # a run whose weights are SoftRoVR's took these branches, and its weights hold no bursts
+        value = share(moved, total)
+        many = f"{moved:,} of {total:,} responses ({percent(value)})"
+        yield "branch_moved", value, f"SoftRoVR would put {many} on another clip branch"
+        value = share(bursts, total)
+        many = f"{bursts:,} responses ({percent(value)})"
+        yield "ratio_bursts", value, f"{many} have a log weight far beyond the run's usual, made by a few tokens"
+    would = "hid" if e.trained.soft else "would hide"
     value = weight_disagreement(e.ratios)
-    yield "weight_disagreement", value, f"SoftRoVR would hide {percent(value)} of what the log weights of the run moved"
+    yield "weight_disagreement", value, f"SoftRoVR {would} {percent(value)} of what the log weights of the run moved"
 
 
 MEASURES: tuple[Callable[[Evidence], Measured], ...] = (

@@ -65,11 +65,6 @@ class Outliers:
     kind: NDArray[np.str_]
     """One of OUTLIER_KINDS."""
 
-    def groups(self, *kinds: str) -> Counts:
-        """The groups with a reward of one of these kinds."""
-        group = self.group[np.logical_or.reduce([self.kind == kind for kind in kinds])]
-        return group[np.append(True, group[1:] != group[:-1])[: len(group)]]
-
 
 def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Outliers:
     """The rewards of a run that dominate their group or lie beyond a gap, each with its kind."""

@@ -16,6 +16,7 @@ def questions(e: Evidence) -> list[Note]:
     asked = [
         _levels(e),
         _tail(e),
+        _apart(e),
         _clustered(e),
         _one_distance(e, "bonus"),
         _one_distance(e, "penalty"),
@@ -25,9 +26,18 @@ def questions(e: Evidence) -> list[Note]:
     return [note for note in asked if note is not None] + _edges(e)
 
 
+def facts(e: Evidence) -> list[Note]:
+    """What is known of the run beside its findings, and asks nothing: the faults that it left out itself."""
+    spared = int(e.left_out[e.rejected.row].sum())
+    if not spared:
+        return []
+    what = f"{spared:,} of {len(e.rejected.row):,} rewards that are shown to be faults had advantage 0"
+    return [Note("left_out", f"{what}: the run left them out itself, and no finding counts them")]
+
+
 def _dominated(e: Evidence, kind: str) -> tuple[int, str]:
     """How many groups a kind of reward dominates; and in words, if they are enough to speak of."""
-    named = e.outliers.groups(kind)
+    named = e.groups_with(kind)
     groups = int((e.table.dominating[named] > 0).sum())  # others lie beyond a gap and dominate nothing
     value = share(groups, (~e.table.single).sum())
     return groups, f"in {groups:,} groups ({percent(value)})" if value > CODES["dominating_rewards"].threshold else ""
@@ -53,8 +63,21 @@ def _tail(e: Evidence) -> Note | None:
     return Note("heavy_tail", f"{what}: no sign of a fault, but is the reward meant to have such a tail?")
 
 
+def _apart(e: Evidence) -> Note | None:
+    """Rewards that stand apart in so few groups that no threshold is crossed: one of them can still decide its group."""
+    hit = e.suspects("") & (e.table.dominating > 0)
+    groups, value = int(hit.sum()), share(hit.sum(), (~e.table.single).sum())
+    if not groups or value > CODES["dominating_rewards"].threshold:
+        return None
+    lost = np.where(hit, np.nan_to_num(e.table.lost_own if e.logged else e.table.lost), -1.0)
+    worst = int(lost.argmax())
+    where = f"in {groups:,} group{'s' * (groups > 1)} ({percent(value)}) a reward stands apart from everything else"
+    took = f"the worst, at step {e.rollouts.step[worst]}, lost {percent(float(max(lost[worst], 0.0)))} of its contrast"
+    return Note("rare_outliers", f"{where}; {took}. Is it a fault? Look at them: they are listed first")
+
+
 def _clustered(e: Evidence) -> Note | None:
-    groups = len(e.outliers.groups("clustered"))
+    groups = len(e.groups_with("clustered"))
     value = share(groups, (~e.table.single).sum())
     if value <= CODES["dominating_rewards"].threshold:
         return None
@@ -67,6 +90,7 @@ def _one_distance(e: Evidence, kind: str) -> Note | None:
     here = e.outliers.kind == kind
     if share(len(e.rejected.row), e.rejected.responses) > CODES["faulty_rewards"].threshold:
         here = here & ~np.isin(e.outliers.row, e.rejected.row)  # a finding speaks of those
+    here = here & ~e.left_out[e.outliers.row]
     if not here.any():
         return None
     side = "above" if kind == "bonus" else "below"

@@ -1,14 +1,25 @@
-"""How a run was trained, as far as the verdicts care: what its advantages divide by."""
+"""How a run was trained, as its records or its logged advantages show, and the contrast that its own advantages lost."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rovrl.audit.arrays import Array, Counts
+from rovrl.audit.measure.lost import credit_alone, deviation_of, others_of
 from rovrl.audit.measure.reference import credit, references
+from rovrl.audit.measure.settings import BySteps, own_settings, sharing_settings
 from rovrl.audit.measure.statistics import GroupTable
+from rovrl.audit.read.records import RecordReader
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.config import RewardChannel
-from rovrl.partition import partition
+from rovrl.audit.read.rows import Reader
+from rovrl.config import ADAPTIVE, RewardChannel
+from rovrl.errors import RovrlError
 
 MATCH_GROUPS = 500
 """Groups whose logged advantages are compared."""
@@ -21,13 +32,60 @@ NOTHING = {"dr_grpo", "dr-grpo", "rloo"}
 """Names of methods that divide by nothing."""
 
 
-def is_bounded(method: str | None) -> bool:
-    """Whether the run used bounded credit, the robust advantage."""
-    return method == "credit" or (method or "").replace("_", "-").startswith(("rovr-gspo", "rovr-adv"))
+@dataclass(frozen=True)
+class Trained:
+    """How a run was trained, as far as the verdicts care."""
+
+    method: str | None = None
+    """The advantage method, by the records or by the logged advantages; None where neither shows it."""
+    channel: RewardChannel | None = None
+    """The run's own settings of the reward channel, where its records hold them."""
+    by_step: BySteps = field(default_factory=dict)
+    """The same with every number filled in, and its blocks; {} unless the records of every step hold them."""
+    soft: bool = False
+    """Whether SoftRoVR made the run's weights."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the run used bounded credit, the robust advantage."""
+        name = (self.method or "").replace("_", "-")
+        return name == "credit" or name.startswith(("rovr-gspo", "rovr-adv"))
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the bound and the floor of its credit followed the rewards."""
+        return self.channel is not None and {self.channel.credit_bound, self.channel.credit_floor} == {ADAPTIVE}
+
+    @property
+    def rejects(self) -> bool:
+        """Whether it left out rewards that were shown to be faults."""
+        return self.channel is not None and self.channel.faults == "reject"
 
 
-def trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, RewardChannel]) -> str | None:
-    """The estimator whose advantages the logged ones are, judged on the first untied groups of full size."""
+def as_recorded(reader: Reader, rollouts: Rollouts) -> Trained:
+    """What the records of a run say about its training; nothing of other dumps, and of damaged notes."""
+    if not isinstance(reader, RecordReader):
+        return Trained(reader.method)
+    said = _said(rollouts)
+    channel = None
+    with suppress(ValueError, TypeError):
+        channel = RewardChannel.from_dict(said["reward_channel"]) if said.get("reward_channel") else None
+    soft = bool(said.get("ratio_channel")) or (reader.method or "").replace("_", "-").startswith("rovr-gspo")
+    steps = own_settings(rollouts.files, set(rollouts.step.tolist())) if channel else {}
+    return Trained(reader.method, channel, steps, soft)
+
+
+def _said(rollouts: Rollouts) -> Mapping[str, Any]:
+    from rovrl import records  # with Parquet, which other dumps do not need
+
+    with suppress(RovrlError, ValueError, KeyError):
+        said = records.read_settings(rollouts.files[0])
+        return said if isinstance(said, dict) else {}
+    return {}
+
+
+def advantages_agree_with(rollouts: Rollouts, table: GroupTable, by_step: BySteps) -> str | None:
+    """The estimator whose advantages the logged ones are, judged on the first untied groups of full size; None: none logged."""
     if rollouts.advantage is None or not np.isfinite(rollouts.advantage).any():
         return None
     usable = np.flatnonzero(table.untied & (table.finite == table.size))
@@ -37,15 +95,13 @@ def trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, Rewa
     usable = usable[table.size[usable] == size][:MATCH_GROUPS]
     rows = rollouts.start[usable][:, None] + np.arange(size)
     rewards, logged = rollouts.reward[rows], rollouts.advantage[rows]
-    channel = channels.get(-1) or channels[min(channels)]
-    reference = references(rewards, partition(size, channel)[0], channel)[0]
     residual = rewards - rewards.mean(1, keepdims=True)
     middle = rewards - np.median(rewards, 1, keepdims=True)
     candidates = {
         "grpo": residual / (rewards.std(1, ddof=1, keepdims=True) + TRL_EPSILON),
         "dr_grpo": residual,
         "rloo": residual * (size / (size - 1)),
-        "credit": credit(rewards, reference, channel),
+        "credit": _credit(rewards, rollouts.step[usable], by_step),
         "median_mad": middle / (1.4826 * np.median(np.abs(middle), 1, keepdims=True) + MAD_EPSILON),
     }
     with np.errstate(invalid="ignore"):
@@ -54,3 +110,65 @@ def trained_with(rollouts: Rollouts, table: GroupTable, channels: dict[int, Rewa
             if np.median(error) < 1e-2:  # TRL logs float32, and implementations differ in the epsilon under 1 %
                 return name
     return "other"
+
+
+def _credit(rewards: Array, step: Counts, by_step: BySteps) -> Array:
+    found = np.empty(rewards.shape)
+    for settings, part in sharing_settings(step, by_step):
+        some = rewards[part]
+        reference = references(some, settings.partition(rewards.shape[1])[0], settings.channel)[0]
+        found[part] = credit(some, reference, settings.channel)
+    return found
+
+
+def lost_as_logged(rollouts: Rollouts, table: GroupTable, by_step: BySteps, trained: Trained) -> Array:
+    """1 - C_H(A)/C_H(A_H) of each group, A the logged advantages; 0 where nothing dominates, NaN where none are logged.
+
+    A_H is what the run's own method gives the others alone; of a method that is not known, what it usually gives the groups
+    that nothing dominates. Methods that divide by nothing lose nothing.
+    """
+    if rollouts.advantage is None or not np.isfinite(rollouts.advantage).any():
+        return np.full(rollouts.groups, np.nan)
+    lost = np.where(table.untied, 0.0, np.nan)
+    if trained.method in NOTHING:
+        return lost
+    scored = ~np.isnan(rollouts.reward)
+    reward, logged = rollouts.reward[scored], np.nan_to_num(rollouts.advantage[scored])
+    start = np.append(0, np.cumsum(table.finite))
+    usual = _usual_deviation(table, logged)
+    hit = np.flatnonzero((table.dominating > 0) & (table.lost > 0))
+    for n in np.unique(table.finite[hit]).tolist():
+        groups = hit[table.finite[hit] == n]
+        rows = start[groups][:, None] + np.arange(n)
+        rewards, count = reward[rows], table.dominating[groups]
+        keep = others_of(rewards, np.sort(rewards, 1).T, count, table.dominating_low[groups])
+        after, left = deviation_of(logged[rows], keep, n - count), n - count
+        alone = np.full(len(groups), usual) if usual else np.sqrt((left - 1) / left)  # of GRPO, which divides by n - 1
+        if trained.method in DEVIATION:
+            alone = np.sqrt((left - 1) / left)
+        elif trained.bounded:
+            for settings, part in sharing_settings(rollouts.step[groups], by_step):
+                alone[part] = credit_alone(rewards[part], keep[part], left[part], settings)
+        lost[groups] = 1 - np.minimum(after / alone, 1.0)
+    return lost
+
+
+def _usual_deviation(table: GroupTable, logged: Array) -> float:
+    """The median standard deviation of logged advantages over the groups that carry a signal and that nothing dominates."""
+    quiet = table.untied & (table.dominating == 0)
+    if not quiet.any():
+        return 0.0
+    group = np.repeat(np.arange(len(table.finite)), table.finite)
+    count = np.maximum(table.finite, 1)
+    mean = np.bincount(group, weights=logged, minlength=len(count)) / count
+    square = np.bincount(group, weights=(logged - mean[group]) ** 2, minlength=len(count)) / count
+    return float(np.median(np.sqrt(square[quiet])))
+
+
+def left_out(rollouts: Rollouts) -> NDArray[np.bool_]:
+    """Which scored responses had no part in the update: advantage 0, where others of their group have another one."""
+    if rollouts.advantage is None:
+        return np.zeros(len(rollouts.reward), dtype=bool)
+    moved = np.isfinite(rollouts.advantage) & (rollouts.advantage != 0)
+    counts = np.add.reduceat(np.append(moved, False), rollouts.start[:-1], dtype=np.int64) > 0
+    return (rollouts.advantage == 0) & ~np.isnan(rollouts.reward) & np.repeat(counts, rollouts.size)

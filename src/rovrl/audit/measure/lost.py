@@ -9,30 +9,34 @@ from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array, Counts
 from rovrl.audit.measure.reference import credit, references
-from rovrl.config import RewardChannel
-from rovrl.partition import partition
+from rovrl.audit.measure.settings import Settings
 
 
 def lost_by_credit(
-    rewards: Array, ordered: Array, reference: Array, count: Counts, low: Counts, channel: RewardChannel
+    rewards: Array, ordered: Array, reference: Array, count: Counts, low: Counts, settings: Settings
 ) -> Array:
     """1 - C_H(credit of the whole group)/C_H(credit of the others alone), C_H over the others (rovrl.contrast).
 
     Of groups [group, n], with the same ascending [n, group]; `count` of each dominate, `low` of those are the smallest.
     """
-    keep = _others(rewards, ordered, count, low)
+    keep = others_of(rewards, ordered, count, low)
     left = rewards.shape[1] - count
-    after = _deviation(credit(_along_groups(rewards), reference, channel), _along_groups(keep), left)
-    lost = np.empty(len(rewards))
+    after = deviation_of(credit(_along_groups(rewards), reference, settings.channel), _along_groups(keep), left)
+    return 1 - np.minimum(after / credit_alone(rewards, keep, left, settings), 1.0)
+
+
+def credit_alone(rewards: Array, keep: NDArray[np.bool_], left: Counts, settings: Settings) -> Array:
+    """The standard deviation of the credit of the others alone, `left` of each group."""
+    alone = np.empty(len(rewards))
     for m in np.flatnonzero(np.bincount(left)).tolist():
         rows = np.flatnonzero(left == m)
-        others = _along_groups(rewards[rows][keep[rows]].reshape(-1, m))
-        alone = credit(others, references(others, partition(m, channel)[0], channel)[0], channel)
-        lost[rows] = 1 - np.minimum(after[rows] / alone.std(1), 1.0)
-    return lost
+        rest = _along_groups(rewards[rows][keep[rows]].reshape(-1, m))
+        reference = references(rest, settings.partition(m)[0], settings.channel)[0]
+        alone[rows] = credit(rest, reference, settings.channel).std(1)
+    return alone
 
 
-def _deviation(x: Array, keep: NDArray[np.bool_], count: Counts) -> Array:
+def deviation_of(x: Array, keep: NDArray[np.bool_], count: Counts) -> Array:
     """The standard deviation of the kept numbers of each row [group, n], `count` of them."""
     mean = (x * keep).sum(1) / count
     residual = (x - mean[:, None]) * keep
@@ -44,7 +48,7 @@ def _along_groups(x: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(x.T).T
 
 
-def _others(rewards: Array, ordered: Array, count: Counts, low: Counts) -> NDArray[np.bool_]:
+def others_of(rewards: Array, ordered: Array, count: Counts, low: Counts) -> NDArray[np.bool_]:
     """Which rewards do not dominate: all from the smallest to the largest of the others, which equal none that do."""
     groups, n = np.arange(len(rewards)), rewards.shape[1]
     keep = rewards >= ordered[low, groups][:, None]

@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array, Counts, pieces, widest
 from rovrl.audit.measure import dominance
-from rovrl.audit.measure.by_step import channels_by_step, sharing_settings
 from rovrl.audit.measure.lost import lost_by_credit
 from rovrl.audit.measure.matrix import Matrix
 from rovrl.audit.measure.order import Ordered, order_statistics
 from rovrl.audit.measure.reference import count_true, references
+from rovrl.audit.measure.settings import BySteps, Settings, channels_by_step, sharing_settings
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import GRPO_EPSILON, RewardChannel
 from rovrl.output.progress import Progress
-from rovrl.partition import partition
 from rovrl.robust.outliers.bulk import median
 
 SIGN_TOLERANCE = 1e-9
@@ -61,6 +60,8 @@ class GroupTable:
     """Share of the contrast among the other responses that GRPO's normalisation lost to them; 0 if none dominates."""
     lost_credit: Array
     """The same for the bounded credit."""
+    lost_own: Array
+    """The same for the advantages that the run logged; NaN without any (rovrl.audit.judge.trained fills it in)."""
     shift: Array
     """Robust reference minus mean."""
     flips: Counts
@@ -92,27 +93,27 @@ class GroupTable:
 
 
 def group_table(
-    rollouts: Rollouts, channel: RewardChannel, progress: Progress
-) -> tuple[GroupTable, dict[int, RewardChannel]]:
-    """The statistics of every group, and the settings with all numbers filled in, by step (one entry, -1, if equal for all)."""
+    rollouts: Rollouts, channel: RewardChannel, progress: Progress, own: BySteps | None = None
+) -> tuple[GroupTable, BySteps]:
+    """The statistics of every group, and the settings with all numbers filled in: the run's `own` if it logged them."""
     table = GroupTable.empty(rollouts.groups)
     table.size = rollouts.size
     values, start = _finite(rollouts)
     table.finite = np.diff(start)
     table.single = table.finite < 2
     matrices = [Matrix.of(values, start, groups, n) for n, groups in _sizes(table.finite)]
-    channels = channels_by_step(rollouts, matrices, channel)
+    by_step = own or channels_by_step(rollouts, matrices, channel)
     ordered = [_order(table, matrix) for matrix in matrices]
     table.usual = usual_spread(table.spread)
     done = 0
     for matrix, (suspects, trim) in zip(matrices, ordered, strict=True):
-        for settings, part in sharing_settings(rollouts.step[matrix.groups], channels):
+        for settings, part in sharing_settings(rollouts.step[matrix.groups], by_step):
             _reference(table, matrix, part, settings)
-        _dominance(table, matrix, suspects, trim, rollouts.step, channels)
+        _dominance(table, matrix, suspects, trim, rollouts.step, by_step)
         _flips(table, matrix)
         done += len(matrix.groups)
         progress(done, rollouts.groups, "group statistics")
-    return table, channels
+    return table, by_step
 
 
 def usual_spread(own: Array) -> Array:
@@ -181,11 +182,11 @@ def _order(table: GroupTable, matrix: Matrix) -> tuple[Counts, dominance.Trims]:
     return suspects, trim
 
 
-def _reference(table: GroupTable, matrix: Matrix, part: Counts | slice, channel: RewardChannel) -> None:
-    blocks, fell_back = partition(matrix.size, channel)
+def _reference(table: GroupTable, matrix: Matrix, part: Counts | slice, settings: Settings) -> None:
+    blocks, fell_back = settings.partition(matrix.size)
     place = matrix.place if isinstance(part, slice) else matrix.groups[part]
     table.fallback[place] = fell_back
-    table.reference[place], table.nu[place] = references(matrix.columns.T[part], blocks, channel)
+    table.reference[place], table.nu[place] = references(matrix.columns.T[part], blocks, settings.channel)
 
 
 def _dominance(
@@ -194,7 +195,7 @@ def _dominance(
     suspects: Counts,
     trim: dominance.Trims,
     step: Counts,
-    channels: dict[int, RewardChannel],
+    by_step: BySteps,
 ) -> None:
     groups = matrix.groups[suspects]
     count, low, rest = dominance.dominating(trim, table.usual[groups])
@@ -207,7 +208,7 @@ def _dominance(
     with np.errstate(invalid="ignore"):
         kept = (rest[loses] + GRPO_EPSILON) / (table.deviation[hit] + GRPO_EPSILON)
     table.lost[hit] = 1 - np.minimum(np.nan_to_num(kept), 1.0)
-    for settings, part in sharing_settings(step[hit], channels):
+    for settings, part in sharing_settings(step[hit], by_step):
         members, those = hit[part], loses[part]
         table.lost_credit[members] = lost_by_credit(
             matrix.rewards[suspects[those]],

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import ranked
-from rovrl.audit.judge.findings import mean_lost, sign_change_share, weight_disagreement
+from rovrl.audit.judge.evidence import Evidence
+from rovrl.audit.judge.findings import sign_change_share, weight_disagreement
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
@@ -48,10 +49,15 @@ class Summary:
     """Groups with at least one reward that is not a finite number."""
     nonfinite_rewards: int
     dominated_groups: int
-    dominating_rewards: int
+    dominant_rewards: int
+    """The rewards that dominate those groups."""
+    suspect_groups: int
+    """Groups in which a reward that the run used stands apart or is shown to be a fault: those of `dominating_rewards`."""
     contrast_lost: float
-    """Mean over untied groups: what GRPO's normalisation lost of the contrast among the responses that do not dominate."""
+    """Mean over untied groups: what GRPO's normalisation loses of the contrast among the responses that do not dominate."""
     contrast_lost_credit: float
+    contrast_lost_own: float | None
+    """What the advantages that the run logged lost of it; None where none are logged."""
     halved_groups: int
     """Untied groups that lost half of their contrast or more."""
     sign_changes: int
@@ -64,12 +70,15 @@ class Summary:
     """What the records name, or which estimator the logged advantages agree with; None where none are logged."""
     planted: int | None
     """Rewards that the run itself contaminated, where the records say so."""
+    planted_left_out: int | None
+    """Those of them that its advantages left out."""
     ratios: RatioSummary | None
 
 
-def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, trained_with: str | None) -> Summary:
+def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, evidence: Evidence) -> Summary:
     """The run in numbers."""
     untied = table.untied
+    planted = rollouts.planted
     counts = np.bincount(table.size)
     sizes = np.flatnonzero(counts)
     return Summary(
@@ -84,17 +93,20 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
         nonfinite_groups=int((table.finite < table.size).sum()),
         nonfinite_rewards=int((table.size - table.finite).sum()),
         dominated_groups=int((table.dominating > 0).sum()),
-        dominating_rewards=int(table.dominating.sum()),
-        contrast_lost=mean_lost(table),
-        contrast_lost_credit=mean_lost(table, credit=True),
+        dominant_rewards=int(table.dominating.sum()),
+        suspect_groups=int(evidence.suspects("dominating_rewards").sum()),
+        contrast_lost=evidence.lost_to(untied, "grpo"),
+        contrast_lost_credit=evidence.lost_to(untied, "credit"),
+        contrast_lost_own=evidence.lost_to(untied) if evidence.logged else None,
         halved_groups=int((table.lost[untied] >= 0.5).sum()),
         sign_changes=int(table.flips.sum()),
         sign_change_share=sign_change_share(table),
         reference_shift=_mean(np.abs(table.shift[untied])),
         fallback_groups=int(table.fallback.sum()),
         mean_reward=_mean(rollouts.reward if (table.finite == table.size).all() else _known(rollouts.reward)),
-        trained_with=trained_with,
-        planted=int(rollouts.planted.sum()) if rollouts.planted is not None else None,
+        trained_with=evidence.trained.method,
+        planted=int(planted.sum()) if planted is not None else None,
+        planted_left_out=int(evidence.left_out[planted].sum()) if planted is not None else None,
         ratios=summarise_ratios(ratios) if ratios is not None else None,
     )
 
@@ -139,6 +151,7 @@ def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None)
     steps, rank = ranked(rollouts.step)
     untied = table.untied
     known = np.isfinite(table.mean)
+    lost = table.lost_own if np.isfinite(table.lost_own).any() else table.lost
     in_order = slice(None) if (rank[1:] >= rank[:-1]).all() else np.argsort(rank, kind="stable")
     first = np.searchsorted(rank[in_order], np.arange(len(steps)))
 
@@ -158,7 +171,7 @@ def step_table(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None)
         "tied": ratio(table.tied, groups.astype(np.float64)),
         "nonfinite": ratio(table.size - table.finite, responses),
         "dominated": ratio(table.dominating > 0, total(~table.single)),
-        "contrast_lost": ratio(_finite_where(untied, table.lost), with_contrast),
+        "contrast_lost": ratio(_finite_where(untied, lost), with_contrast),
         "sign_changes": ratio(table.flips, total(np.where(untied, table.finite, 0))),
         "spread": ratio(_finite_where(untied, table.spread), with_contrast),
     }

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rovrl.audit.arrow import flag_array
+from rovrl.audit.arrow import index_array, integers_of
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.audit.read.table import natural
@@ -60,21 +60,21 @@ class RecordReader(Reader):
             yield self._chunk(batch, want, seen)
 
     def _chunk(self, batch: Batch, want: frozenset[str], seen: set[tuple[object, object]]) -> Chunk:
-        keep = np.ones(len(batch), dtype=bool) if "tokens" in want else _first_time(batch, seen)
-        chosen = flag_array(keep)
+        keep = np.arange(len(batch)) if "tokens" in want else _in_order(batch, _first_time(batch, seen))
+        chosen = index_array(keep)
         planted = [bool(text) for text in batch.texts("contamination").to_pylist()]
         chunk = Chunk(
             row=batch.rows[keep],
             reward=batch.numbers("reward")[keep],
             step=np.nan_to_num(batch.numbers("step"), posinf=0, neginf=0)[keep].astype(np.int64),
-            group=batch.texts("group").filter(chosen),
+            group=batch.texts("group").take(chosen),
             advantage=batch.numbers("advantage")[keep],
             planted=np.array(planted, dtype=bool)[keep],
         )
         if want & {"text", "prompt"}:
-            chunk.prompt = batch.texts("prompt").filter(chosen)
+            chunk.prompt = batch.texts("prompt").take(chosen)
         if "text" in want:
-            chunk.completion = batch.texts("completion").filter(chosen)
+            chunk.completion = batch.texts("completion").take(chosen)
         if "tokens" in want:
             chunk.log_ratios = batch.lists("log_ratios")
             chunk.clip = np.stack([batch.numbers("clip_low"), batch.numbers("clip_high")], axis=-1)
@@ -89,6 +89,13 @@ def _first_time(batch: Batch, seen: set[tuple[object, object]]) -> np.ndarray:
         keep[row] = name not in seen
         seen.add(name)
     return keep
+
+
+def _in_order(batch: Batch, keep: np.ndarray) -> np.ndarray:
+    """The rows of `keep` group by group, in the order in which the run numbered the responses: its blocks count them so."""
+    rows = np.flatnonzero(keep)
+    group = integers_of(batch.texts("group").dictionary_encode().indices)[rows]
+    return rows[np.lexsort((batch.numbers("response")[rows], group))]
 
 
 def _is_record(path: Path) -> bool:

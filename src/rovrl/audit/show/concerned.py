@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rovrl.audit.result import AuditResult
 
 Groups = NDArray[np.bool_]
+LEFT_OUT = "left out by the run itself (advantage 0)"
 KINDS = {
     "apart": "stands apart from all other rewards",
     "crowd": "crowds with others where a tail would thin out",
@@ -29,7 +30,12 @@ def rewards_named(evidence: Evidence) -> list[tuple[str, NDArray[np.int64]]]:
     """(why, rows) of the rewards that findings and notes speak of beside those that dominate, are missing or change sign."""
     expect, outliers = evidence.expect, evidence.outliers
     outside = expect.outside(evidence.rollouts.reward) if expect.has_range else np.zeros(0, dtype=bool)
-    named = [("outside the declared range", np.flatnonzero(outside)), ("shown to be a fault", evidence.rejected.row)]
+    spared = np.union1d(evidence.rejected.row, outliers.row)
+    named = [
+        ("outside the declared range", np.flatnonzero(outside)),
+        ("shown to be a fault", evidence.rejected.row),
+        (LEFT_OUT, spared[evidence.left_out[spared]]),
+    ]
     return named + [(why, outliers.row[outliers.kind == kind]) for kind, why in KINDS.items()]
 
 

@@ -10,18 +10,18 @@ import numpy as np
 import rovrl
 from rovrl.audit.describe.description import Description
 from rovrl.audit.measure.reference import grid
+from rovrl.audit.measure.settings import Settings, settings_of
 from rovrl.audit.show.concerned import groups_of_findings, rewards_named, share_by_step
 from rovrl.audit.show.details import cut, details
-from rovrl.config import CLIP_HIGH, CLIP_LOW, GRPO_EPSILON, RatioChannel, RewardChannel
+from rovrl.config import CLIP_HIGH, CLIP_LOW, GRPO_EPSILON, RatioChannel
 from rovrl.output.files import plain
-from rovrl.partition import partition
 from rovrl.robust.settings import scale_source
 
 if TYPE_CHECKING:
     from rovrl.audit.result import AuditResult
 
 FORMAT = 2
-RATIO_COLUMNS = ("mean", "deviation", "median", "reference", "nu", "lost", "lost_credit", "shift")
+RATIO_COLUMNS = ("mean", "deviation", "median", "reference", "nu", "lost", "lost_credit", "lost_own", "shift")
 
 
 def payload(result: AuditResult, groups: int) -> dict[str, Any]:
@@ -45,7 +45,9 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
             "rovrl": rovrl.__version__,
             "source": _source(result),
             "status": result.status,
+            "state": result.state,
             "verdict": result.verdict,
+            "to_decide": [asdict(note) for note in result.questions],
             "findings": [asdict(finding) | by_step.get(finding.code, {}) for finding in result.findings],
             "thresholds": result.thresholds,
             "summary": asdict(result.summary),
@@ -65,6 +67,7 @@ def payload(result: AuditResult, groups: int) -> dict[str, Any]:
 def _source(result: AuditResult) -> dict[str, Any]:
     reader = result.reader
     names = {"kind": reader.name, "title": reader.title, "names_method": reader.method is not None}
+    names["logs_credit"] = result.evidence.logged and result.evidence.trained.bounded
     return {"path": result.path, "files": len(result.files), **names}
 
 
@@ -119,17 +122,26 @@ def _described(description: Description, span: slice) -> dict[str, Any]:
 def _settings(result: AuditResult, chosen: np.ndarray) -> tuple[list[dict[str, Any]], dict[int, int]]:
     """The distinct settings in use, with the partitions for every size that occurs, and which group uses which."""
     finite, out = result.groups.finite[chosen], result.groups.dominating[chosen]
-    sizes = np.unique(np.concatenate([finite, finite - 1, finite - out])).tolist()  # the page also leaves rewards out
-    distinct: dict[RewardChannel, int] = {}
+    spared = np.bincount(
+        np.searchsorted(result.rollouts.start, np.flatnonzero(result.evidence.left_out), side="right") - 1
+    )
+    less = np.zeros(result.summary.groups, dtype=np.int64)
+    less[: len(spared)] = spared
+    sizes = np.unique(
+        np.concatenate([finite, finite - 1, finite - out, finite - less[chosen], finite - less[chosen] + 1])
+    )
+    sizes = sizes.tolist()  # the page also leaves rewards out
+    distinct: dict[Settings, int] = {}
     which = {}
     for group in chosen.tolist():
-        channel = result.channels.get(-1) or result.channels[int(result.rollouts.step[group])]
-        which[group] = distinct.setdefault(channel, len(distinct))
-    return [_one_setting(channel, sizes) for channel in distinct], which
+        settings = settings_of(result.settings, int(result.rollouts.step[group]))
+        which[group] = distinct.setdefault(settings, len(distinct))
+    return [_one_setting(settings, sizes) for settings in distinct], which
 
 
-def _one_setting(channel: RewardChannel, sizes: list[int]) -> dict[str, Any]:
-    blocks = {n: partition(n, channel)[0] for n in sizes if n >= 2}
+def _one_setting(settings: Settings, sizes: list[int]) -> dict[str, Any]:
+    channel = settings.channel
+    blocks = {n: settings.partition(n)[0] for n in sizes if n >= 2}
     pilot = {n: channel.scale_source for n, b in blocks.items() if scale_source(b, channel) == "pilot"}
     return channel.to_dict() | {
         "blocks": {n: b.members for n, b in blocks.items()},

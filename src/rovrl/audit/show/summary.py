@@ -91,17 +91,19 @@ def _rewards(result: AuditResult) -> str:
     tied = f"{s.tied_groups:,} tied groups ({percent(share(s.tied_groups, s.groups))})"
     halved = f"{s.halved_groups:,} of {untied:,} untied groups lost half of their contrast or more"
     credit = f"{percent(s.contrast_lost_credit)} under bounded credit (mean over untied groups)"
+    own = "" if s.contrast_lost_own is None else f"; the run's own advantages lost {percent(s.contrast_lost_own)}"
     changes = f"{s.sign_changes:,} responses ({percent(s.sign_change_share)}) between GRPO and robust credit"
     lines = [
         ("mean reward", mean_reward(s) + _course(result.steps["mean_reward"])),
         ("no signal", f"{tied}, {s.single_groups:,} with fewer than two scored responses"),
         ("missing", f"{s.nonfinite_rewards:,} rewards are missing or not finite, in {s.nonfinite_groups:,} groups"),
-        ("dominating", f"{s.dominating_rewards:,} rewards dominate {s.dominated_groups:,} groups; {halved}"),
-        ("contrast lost", f"{percent(s.contrast_lost)} under GRPO, {credit}"),
+        ("dominating", f"{s.dominant_rewards:,} rewards dominate {s.dominated_groups:,} groups; {halved}"),
+        ("contrast lost", f"{percent(s.contrast_lost)} under GRPO, {credit}{own}"),
         ("sign changes", f"{changes}; mean reference shift {s.reference_shift:.3g}"),
     ]
     if s.planted is not None and s.planted:
-        lines.append(("planted", f"the run itself contaminated {s.planted:,} rewards"))
+        left = f" and left out {s.planted_left_out:,} of them" if s.planted_left_out else ""
+        lines.append(("planted", f"the run itself contaminated {s.planted:,} rewards{left}"))
     if s.trained_with:
         lines.append(("trained with", NAMES.get(s.trained_with, s.trained_with)))
     return "Rewards\n" + _table(lines)
@@ -159,16 +161,19 @@ def _worst(result: AuditResult) -> str:
     worst = [g for g in result.worst(WORST).tolist() if table.dominating[g] or table.flips[g]]
     if not worst:
         return ""
-    lines = [f"  {'step':>6}  {'group':<24} {'lost':>6} {'by credit':>9} {'flips':>5}  rewards that dominate"]
+    own = result.evidence.logged  # then the worst are those whose own advantages lost the most
+    by = f"{'by credit':>9} {'by run':>7}" if own else f"{'by credit':>9}"
+    lines = [f"  {'step':>6}  {'group':<24} {'lost':>6} {by} {'flips':>5}  rewards that dominate"]
     for g in worst:
         label = (result.rollouts.label[g].as_py() if not result.rollouts.by_runs else "") or f"group {g}"
         label = " ".join(label.split())  # a line end in a name must not break the table
         rewards = result.rewards(g)
         out = ", ".join(f"{rewards[i]:.4g}" for i in result.dominating(g)[:4]) or "-"
-        lost, credit = (percent(float(np.nan_to_num(x[g]))) for x in (table.lost, table.lost_credit))
-        lines.append(
-            f"  {result.rollouts.step[g]:>6}  {label[:24]:<24} {lost:>6} {credit:>9} {table.flips[g]:>5}  {out}"
+        lost, credit, mine = (
+            percent(float(np.nan_to_num(x[g]))) for x in (table.lost, table.lost_credit, table.lost_own)
         )
+        by = f"{credit:>9} {mine:>7}" if own else f"{credit:>9}"
+        lines.append(f"  {result.rollouts.step[g]:>6}  {label[:24]:<24} {lost:>6} {by} {table.flips[g]:>5}  {out}")
     return "Worst groups\n" + "\n".join(lines)
 
 
@@ -213,6 +218,10 @@ def _notes(result: AuditResult) -> str:
 
 def _verdict(result: AuditResult) -> str:
     said = [_wrap(f"[{f.code}] {f.sentence}. {f.advice[0].upper()}{f.advice[1:]}.") for f in result.findings]
+    if not result.findings and result.questions:
+        said = [
+            _wrap("They are the notes of these names; --expect says what is meant, and a threshold what is too much.")
+        ]
     return "\n".join(["Verdict: " + result.verdict, *said])
 
 

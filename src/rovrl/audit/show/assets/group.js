@@ -41,14 +41,18 @@ class GroupView {
   }
 
   all(rewards) {
-    return Object.fromEntries(Estimators.NAMES.map((name) => [name, Estimators.advantages(name, rewards, this.settings)]));
+    const spared = this.group.named["left out by the run itself (advantage 0)"] ?? []; // and so out of its credit, if another reward is moved
+    const counted = rewards.map((r, i) => (spared.includes(i) && i !== this.moved ? null : r));
+    const found = Object.fromEntries(Estimators.NAMES.map((name) => [name, Estimators.advantages(name, name === "credit" ? counted : rewards, this.settings)]));
+    if (this.doc.source.logs_credit && !this.touched) found.credit = this.group.logged.map((v) => v ?? 0); // the run's own, blocks and faults and all
+    return found;
   }
 
   facts() {
     const g = this.group, parts = [`${g.size} ${g.size === 1 ? "response" : "responses"}`];
     if (g.finite < g.size) parts.push(`${g.size - g.finite} without a finite reward`);
     if (g.tied) parts.push("all rewards equal: no signal under any method");
-    if (g.dominating.length) parts.push(`GRPO lost ${percent(g.lost)} of the others' contrast, credit ${percent(g.lost_credit)}`);
+    if (g.dominating.length) parts.push(`GRPO lost ${percent(g.lost)} of the others' contrast, credit ${percent(g.lost_credit)}${g.lost_own === null ? "" : `, the run's own advantages ${percent(g.lost_own)}`}`);
     if (g.flips) parts.push(`${g.flips} ${g.flips === 1 ? "sign change" : "sign changes"} between GRPO and credit`);
     if (g.copies) parts.push(`${g.copies} responses share their text with another`);
     if (g.fallback && !g.single) parts.push("too small for the declared budget: the reference is the global M-center");

@@ -1,7 +1,7 @@
 // The list of groups: sorted, filtered, one page of rows at a time. Redrawing leaves the keyboard where it was.
 const COLUMNS = [
   { key: "name", title: "Step, group", full: "Step and group", value: (g) => g.step * 1e7 + g.id },
-  { key: "lost", title: "Lost", full: "Contrast lost under GRPO", text: (g) => percent(g.lost), value: (g) => g.lost ?? -1 },
+  { key: "lost", title: "Lost", full: "Contrast lost: by the run's own advantages where it logged them, else under GRPO", text: (g) => percent(g.lost_own ?? g.lost), value: (g) => g.lost_own ?? g.lost ?? -1 },
   { key: "lost_credit", title: "Credit", full: "Contrast lost under bounded credit", text: (g) => percent(g.lost_credit), value: (g) => g.lost_credit ?? -1, wide: true },
   { key: "shift", title: "Shift", full: "RoVR reference minus mean", text: (g) => number(g.shift), value: (g) => Math.abs(g.shift ?? 0), wide: true },
   { key: "flips", title: "Flips", full: "Sign changes between GRPO and credit", text: (g) => whole(g.flips), value: (g) => g.flips },

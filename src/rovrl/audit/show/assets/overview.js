@@ -7,8 +7,9 @@ function cardsOf(doc) {
     ["Groups", whole(s.groups), sizes.length === 1 ? `of ${sizes[0][0]} responses` : `most of ${sizes[0][0]} responses`],
     ["Responses", whole(s.responses), `${whole(s.steps)} ${s.steps === 1 ? "step" : "steps"}, ${s.first_step} to ${s.last_step}`],
     ["Mean reward", s.nonfinite_rewards < s.responses ? number(s.mean_reward) : "\u2013", "of the finite rewards"],
-    ["Contrast lost", percent(s.contrast_lost), `under GRPO; credit ${percent(s.contrast_lost_credit)}`],
-    ["Dominated groups", whole(s.dominated_groups), `${whole(s.dominating_rewards)} rewards; ${whole(s.halved_groups)} groups lost half`],
+    s.contrast_lost_own === null ? ["Contrast lost", percent(s.contrast_lost), `under GRPO; credit ${percent(s.contrast_lost_credit)}`]
+      : ["Contrast lost", percent(s.contrast_lost_own), `by the run; GRPO ${percent(s.contrast_lost)}, credit ${percent(s.contrast_lost_credit)}`],
+    ["Dominated groups", whole(s.dominated_groups), `${whole(s.dominant_rewards)} rewards; ${whole(s.suspect_groups)} groups hold suspects`],
     ["Sign changes", percent(s.sign_change_share), `${whole(s.sign_changes)} responses, GRPO against credit`],
     ["Tied groups", percent(s.tied_groups / s.groups), `${whole(s.tied_groups)} carry no signal`],
     ["Missing rewards", whole(s.nonfinite_rewards), `in ${whole(s.nonfinite_groups)} groups; ${whole(s.single_groups)} single`],

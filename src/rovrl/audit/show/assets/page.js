@@ -4,8 +4,9 @@
   const sentence = (text) => text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
   refill(byId("source"), el("bdi", {}, doc.source.path), ` \u00b7 ${doc.source.title} \u00b7 ${whole(doc.source.files)} ${doc.source.files === 1 ? "file" : "files"} \u00b7 rovrl ${doc.rovrl}`);
-  byId("verdict").classList.toggle("bad", doc.status !== 0);
-  byId("verdict-title").textContent = doc.status === 0 ? "Healthy: nothing is above its threshold" : `${doc.findings.length} ${doc.findings.length === 1 ? "finding" : "findings"} above threshold`;
+  byId("verdict").className = { findings: "bad", "to decide": "ask" }[doc.state] ?? "";
+  const asked = `Nothing crosses a threshold, and ${doc.to_decide.length} ${doc.to_decide.length === 1 ? "thing" : "things"} to decide`;
+  byId("verdict-title").textContent = { healthy: "Healthy: nothing is above its threshold", "to decide": asked }[doc.state] ?? `${doc.findings.length} ${doc.findings.length === 1 ? "finding" : "findings"} above threshold`;
   refill(byId("cards"), cardsOf(doc));
   refill(byId("certificate"), certificateParts(doc.certificate, doc.tolerated));
   refill(byId("notes"), el("h2", { id: "notes-title" }, "Notes on the data"),
@@ -24,7 +25,8 @@
   byId("functions").hidden = functions === null;
   if (functions) refill(byId("functions"), functions);
 
-  refill(byId("findings"), doc.findings.map((f, place) => {
+  const decisions = doc.state === "to decide" ? doc.to_decide.map((n) => el("li", {}, el("p", {}, el("code", {}, n.code), " ", el("bdi", {}, sentence(n.sentence))))) : [];
+  refill(byId("findings"), decisions, doc.findings.map((f, place) => {
     const only = filterOf(f.code), usable = only !== undefined && list.options.includes(only), metric = chart.metricOf(f.code);
     const act = () => { if (usable) list.set({ only, search: "", step: null }); chart.set(metric); byId("groups").scrollIntoView({ block: "start" }); };
     const code = usable || chart.has(metric) ? el("button", { type: "button", class: "code", title: "show these groups", "data-code": f.code, onclick: act }, f.code) : el("code", {}, f.code);

@@ -27,6 +27,7 @@ class StepsChart {
     for (const [key, measure] of Object.entries(MEASURES)) {
       const middle = doc.steps[measure.band ? `${key}_middle` : key] ?? [];
       if (!middle.some((v) => v !== null)) continue;
+      if (key === "contrast_lost" && doc.summary.contrast_lost_own !== null) measure.title = "contrast lost by the run's own advantages";
       this.series[key] = { ...measure, middle, low: doc.steps[`${key}_low`], high: doc.steps[`${key}_high`] };
     }
     for (const f of doc.findings) {
