@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A verl recipe on one node: recipes/run_verl.sh recipes/math/qwen3-4b-base/rule/rovr-gspo.verl.yaml [key=value ...]
-# Variables: DATA_DIR (data). Several nodes: recipes/verl_math shows how Ray is started; pass trainer.nnodes=N.
+# Variables: DATA_DIR (data); SEED (1; the paper's three runs are 1, 2 and 3). Several nodes: recipes/verl_math shows how Ray is started; pass trainer.nnodes=N.
 set -euo pipefail
 recipe=$(realpath "${1:?a recipe, such as recipes/math/qwen3-4b-base/rule/rovr-gspo.verl.yaml}")
 shift

@@ -162,6 +162,28 @@ def test_the_launchers_are_sound_shell_and_point_at_files_that_exist():
         assert (RECIPES.parent / named).is_file()
 
 
+def test_three_seeds_make_three_runs_each_in_its_own_directory(tmp_path, monkeypatch):
+    """tab:math_main has three independent runs: nothing but the seed and the place differs, on either engine."""
+    echo = tmp_path / "accelerate"
+    echo.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    echo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    folder, runs = RECIPES / "math/qwen3-4b-base/rule", []
+    for seed in ("1", "2", "3"):
+        monkeypatch.setenv("SEED", seed)
+        done = subprocess.run(
+            ["bash", RECIPES / "run_trl.sh", folder / "gspo.trl.yaml"], capture_output=True, text=True, check=True
+        )
+        words = done.stdout.split()
+        assert words[words.index("--seed") + 1] == seed
+        assert words[words.index("--out") + 1] == f"runs/math/qwen3-4b-base/rule/gspo/seed{seed}"
+        config = compose(str(folder), "gspo.verl", [])
+        seeds = config.data.seed, config.actor_rollout_ref.rollout.seed, config.actor_rollout_ref.actor.data_loader_seed
+        assert seeds == (int(seed),) * 3
+        runs.append(config.trainer.default_local_dir)
+    assert len(set(runs)) == 3
+
+
 def test_accelerate_reads_the_launchers_configuration():
     from accelerate.commands.config.config_args import load_config_from_file
 
