@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import sys
@@ -55,8 +54,10 @@ class DirectoryLock:
         self.release()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        try:
             self.release()
+        except Exception:  # the interpreter is ending, and with it the lock
+            return
 
 
 _held: dict[str, list[int]] = {}

@@ -8,7 +8,7 @@ one update position. A file appears whole or not at all, so a killed run leaves 
 
 from rovrl.records.reading import is_record_set, read_batches, read_notes, read_settings, read_steps, steps_in
 from rovrl.records.schema import COLUMNS, FORMAT, SCHEMA
-from rovrl.records.writing import RecordWriter
+from rovrl.records.writing import RecordWriter, keep_steps_up_to
 
 __all__ = [
     "COLUMNS",
@@ -16,6 +16,7 @@ __all__ = [
     "SCHEMA",
     "RecordWriter",
     "is_record_set",
+    "keep_steps_up_to",
     "read_batches",
     "read_notes",
     "read_settings",

@@ -13,7 +13,7 @@ import numpy as np
 from rovrl.errors import RovrlError, require
 from rovrl.output.files import replacing
 from rovrl.output.locks import DirectoryLock
-from rovrl.records.schema import COLUMNS, FORMAT, ROWS_PER_GROUP, SCHEMA
+from rovrl.records.schema import COLUMNS, FILE_NAME, FORMAT, ROWS_PER_GROUP, SCHEMA
 
 pa = require("pyarrow", extra="train")
 pq = require("pyarrow.parquet", extra="train")
@@ -24,7 +24,7 @@ _OPTIONAL = {"log_ratios": None, "contamination": "", "method": "", "reference":
 class RecordWriter:
     """Writes one file per finished step into `directory`; `settings` (plain JSON values) go into each file.
 
-    Writing a step again replaces its file, so a resumed run needs no clean-up. Another process that is still writing there is a
+    Writing a step again replaces its file. Another process that is still writing there is a
     RovrlError.
     """
 
@@ -42,6 +42,19 @@ class RecordWriter:
             raise _cannot_write(self.directory, error) from error
         for left_over in self.directory.glob(".step_*.parquet*.tmp"):  # of a run that was killed while writing
             left_over.unlink(missing_ok=True)
+
+    def must_be_empty(self) -> None:
+        """A RovrlError if there are records already: a second run would overwrite some and mix with the rest."""
+        steps = sorted(_steps(self.directory))
+        if steps:
+            raise RovrlError(
+                f"{self.directory} holds the records of another run (steps {steps[0]} to {steps[-1]}): choose another "
+                "record_dir, delete them, or go on with that run (resume_from_checkpoint)"
+            )
+
+    def keep_up_to(self, step: int) -> None:
+        """Drops the files of later steps, which a run that goes on after `step` writes again."""
+        keep_steps_up_to(self.directory, step)
 
     def close(self) -> None:
         """Lets another process write into the directory; so does the end of this process."""
@@ -63,6 +76,18 @@ class RecordWriter:
         except OSError as error:
             raise _cannot_write(path, error) from error
         return path
+
+
+def keep_steps_up_to(directory: str | os.PathLike[str], step: int) -> None:
+    """Drops the records of later steps, of a run that goes on after `step` or (0) begins again."""
+    for later, path in _steps(Path(directory)).items():
+        if later > step:
+            path.unlink(missing_ok=True)
+
+
+def _steps(directory: Path) -> dict[int, Path]:
+    files = directory.iterdir() if directory.is_dir() else ()
+    return {int(match[1]): path for path in files if (match := FILE_NAME.fullmatch(path.name))}
 
 
 def _table(step: int, rows: Mapping[str, Sequence[Any]], schema: Any) -> Any:

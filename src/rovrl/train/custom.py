@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 from rovrl.errors import RovrlError
 from rovrl.integrations.trl import RoVRTrainer
 from rovrl.output.files import append_lines, write_json
+from rovrl.records import keep_steps_up_to
 from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import Contamination, contaminate, parse
 from rovrl.train.settings import Custom, load_data, missing_model, read
@@ -128,7 +129,9 @@ def _is_finished(custom: Custom, place: Path) -> bool:
 
 def _prepare(custom: Custom, place: Path, resume: bool) -> RunLog:
     if resume and last_checkpoint(place) is None:
-        raise RovrlError(f"{place} holds no whole checkpoint to resume from; leave out --resume to start anew")
+        print(f"{place} holds no whole checkpoint yet: the run begins at its first step")
+        if custom.training.record_dir:
+            keep_steps_up_to(custom.training.record_dir, 0)  # of the same run, before it was interrupted
     if not resume and last_checkpoint(place) is not None:
         raise RovrlError(f"{place} already holds checkpoints; go on with --resume or set another output_dir (--out)")
     try:

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 from rovrl.integrations.trl import RoVRConfig, RoVRTrainer
 from rovrl.output.files import append_lines, read_lines, write_json
+from rovrl.records import keep_steps_up_to
 from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import parse
 from rovrl_paper.lab import accuracy as evaluate
@@ -45,6 +46,8 @@ def run(job: Job, directory: Path, warm: Path, report: Report = lambda event: No
     start = step_of(checkpoint) if checkpoint else -1
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         keep_lines_up_to(directory / name, start)
+    if checkpoint is None:
+        keep_steps_up_to(directory / "records", 0)
     watch = Watch(job, directory, report)
     trainer = build(job, directory, warm, [watch])
     began = time.process_time()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -167,8 +168,19 @@ def test_a_run_does_not_overwrite_another_and_goes_on_with_resume(write, tmp_pat
     train(write(max_steps=4), resume=True)
     rows = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
-    with pytest.raises(RovrlError, match="no whole checkpoint"):
-        train(write(), resume=True, out=str(tmp_path / "elsewhere"))
+
+
+@pytest.mark.slow
+def test_resume_before_the_first_whole_checkpoint_begins_so_that_a_restart_loop_can(write, tmp_path, capsys):
+    train(write(max_steps=2))
+    shutil.rmtree(tmp_path / "out" / "checkpoint-2")  # as if the run had been killed before it was written
+    (tmp_path / "out" / "result.json").unlink()
+    first = (tmp_path / "out" / "metrics.jsonl").read_text()
+    train(write(max_steps=2), resume=True)
+    assert "holds no whole checkpoint yet: the run begins" in capsys.readouterr().out
+    second = (tmp_path / "out" / "metrics.jsonl").read_text()
+    losses = [[json.loads(line).get("loss") for line in text.splitlines()] for text in (first, second)]
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.slow

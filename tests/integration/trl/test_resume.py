@@ -50,6 +50,14 @@ def curve(trainer):
     return [entry for entry in kept if "loss" in entry]
 
 
+def test_records_of_steps_that_are_drawn_again_are_dropped(whole, tmp_path):
+    directory, _ = whole
+    for name in ("checkpoint-2", "records"):
+        shutil.copytree(directory / name, tmp_path / name)
+    make(tmp_path, max_steps=4, learning_rate=2e-3).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert [step for step, _ in read_steps(tmp_path)] == [1, 2]  # 3 and 4 were of the run with the other learning rate
+
+
 @pytest.mark.parametrize("step", [2, 6])
 def test_a_resumed_run_ends_bit_for_bit_where_the_whole_one_does(step, whole, tmp_path):
     directory, uninterrupted = whole
@@ -58,6 +66,8 @@ def test_a_resumed_run_ends_bit_for_bit_where_the_whole_one_does(step, whole, tm
     resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
     assert torch.equal(parameters(resumed), parameters(uninterrupted))
     assert curve(resumed) == curve(uninterrupted)
+    final = [trainer.state.log_history[-1]["train_loss"] for trainer in (resumed, uninterrupted)]
+    assert final[0] == pytest.approx(final[1], rel=1e-12)  # a mean over all steps, also those before the resume
     assert resumed.reward_run.state_dict() == uninterrupted.reward_run.state_dict()
     ours, theirs = dict(read_steps(tmp_path)), dict(read_steps(directory))
     assert sorted(ours) == [n for n in sorted(theirs) if n > step // 2]
@@ -94,9 +104,13 @@ def test_a_checkpoint_inside_a_generation_draws_that_generation_again(tmp_path, 
     assert sorted(step for step, _ in read_steps(tmp_path / "second")) == [2, 3, 4]
 
 
-def test_a_damaged_state_gets_a_sentence(whole, tmp_path):
+@pytest.mark.parametrize(
+    "damage", ['{"generation": 1', {"generation": -5}, {"backward_passes": 1e400}, {"reward_run": {}}]
+)
+def test_a_damaged_state_gets_a_sentence(damage, whole, tmp_path):
     directory, _ = whole
     shutil.copytree(directory / "checkpoint-2", tmp_path / "checkpoint-2")
-    (tmp_path / "checkpoint-2" / STATE_FILE).write_text('{"generation": 1')
+    file = tmp_path / "checkpoint-2" / STATE_FILE
+    file.write_text(damage if isinstance(damage, str) else json.dumps(json.loads(file.read_text()) | damage))
     with pytest.raises(RovrlError, match=r"rovr_state\.json is damaged"):
         make(tmp_path).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))

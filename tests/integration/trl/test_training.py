@@ -215,6 +215,29 @@ def test_a_weight_that_hides_what_the_policy_does_is_told_once(tmp_path, caplog)
     assert [record.message[:34] for record in caplog.records] == ["rovr/weight_disagreement is 0.90: "]
 
 
+def test_a_fresh_run_into_the_records_of_another_is_refused_and_leaves_them(tmp_path):
+    records = str(tmp_path / "records")
+    tiny.trainer(tmp_path / "one", record_dir=records, max_steps=4).train()
+    before = dict(read_steps(records))
+    with pytest.raises(RovrlError, match=r"holds the records of another run \(steps 1 to 2\)"):
+        tiny.trainer(tmp_path / "other", record_dir=records).train()
+    assert all(before[step].equals(table) for step, table in read_steps(records))
+
+
+@pytest.mark.slow
+def test_training_that_goes_on_inside_a_generation_adds_to_its_record(tmp_path):
+    trainer = tiny.trainer(tmp_path, record_dir=str(tmp_path / "records"), steps_per_generation=4, max_steps=2)
+    trainer.train()  # half of the generation
+    [(_, half)] = read_steps(tmp_path)
+    assert sorted(set(half["update"].to_pylist())) == [0, 1]
+    trainer.train()  # the other half, by the same responses
+    [(_, whole)] = read_steps(tmp_path)
+    assert sorted(set(whole["update"].to_pylist())) == [0, 1, 2, 3]
+    assert whole.slice(0, len(half)).equals(half)
+    keys = list(zip(whole["group"].to_pylist(), whole["response"].to_pylist(), strict=True))
+    assert len(keys) == len(set(keys)) == 64
+
+
 def test_an_unwritable_record_directory_is_told_before_training(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RovrlError, match="cannot write the record"):

@@ -68,6 +68,19 @@ def test_a_forked_copy_that_ends_does_not_take_the_lock_with_it(tmp_path):
         _take(tmp_path)
 
 
+def test_a_lock_that_outlives_its_module_ends_without_a_word(tmp_path):
+    program = f"""
+        from pathlib import Path
+        from rovrl.output import locks
+        lock = locks.DirectoryLock(Path({str(tmp_path)!r}), "x")
+        for name in ("os", "contextlib", "_holding", "_held"):  # what the end of the interpreter does
+            vars(locks)[name] = None
+        del lock
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def _take(path):
     program = f"from pathlib import Path; from rovrl.output.locks import DirectoryLock; DirectoryLock(Path({str(path)!r}), 'x')"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=120)

@@ -28,6 +28,9 @@ class ResumableTrainer(Trainer):
     reward_run: RewardRun | None = None
     num_iterations: int
     _step: int
+    _tr_loss: Any = 0.0
+    _total_loss_scalar: float = 0.0
+    _earlier_loss: float = 0.0  # the sum over the steps before a resume, without which train_loss would be too small
 
     def begin_run(self, channel: RewardChannel | None, functions: Sequence[str]) -> None:
         """A fresh run of the reward channel (None: off) over reward functions of these names."""
@@ -58,6 +61,11 @@ class ResumableTrainer(Trainer):
         self._before_generation = self._state()
         self._generation += 1
 
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """The engine's training step; the first one after a resume takes up the sum of losses, which starts at 0."""
+        self._total_loss_scalar, self._earlier_loss = self._total_loss_scalar + self._earlier_loss, 0.0
+        return super().training_step(*args, **kwargs)
+
     def _state(self) -> dict[str, Any]:
         run = self.reward_run
         return {"generation": self._generation, "reward_run": None if run is None else run.state_dict()}
@@ -67,7 +75,8 @@ class ResumableTrainer(Trainer):
         state = self._state() if self.generation_is_finished else self._before_generation
         if self.args.should_save:  # before the engine's files, so that a checkpoint with those has this one too
             folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-            _write(folder / STATE_FILE, {**state, "backward_passes": self._step})
+            loss = self._total_loss_scalar + float(self._tr_loss)
+            _write(folder / STATE_FILE, {**state, "backward_passes": self._step, "loss_sum": loss})
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -88,6 +97,7 @@ class ResumableTrainer(Trainer):
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RovrlError(f"{path} is damaged ({error}): resume from an earlier checkpoint") from error
         self._generation, self._step = generation, passes
+        self._earlier_loss = float(state.get("loss_sum") or 0.0)
         if not self.generation_is_finished:
             updates = max(1, self.backward_passes_per_generation // self.args.gradient_accumulation_steps)
             logger.warning(

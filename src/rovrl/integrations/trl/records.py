@@ -23,7 +23,6 @@ class Generation:
     """One gathered generation: a row per response, the same on every rank."""
 
     step: int
-    first_update: int  # the optimizer step before which it was drawn
     group_size: int
     prompts: Sequence[Any]
     completions: Sequence[Any]
@@ -44,27 +43,49 @@ class Recorder:
     generation: Generation | None = None
     seen: list[tuple[int, int, int, Any]] = field(default_factory=list)
     """(update, row, length, log-ratios) per response and update position, of this rank."""
+    update: int = -1
+    """The update of this generation that is running, from 0."""
+    optimizer_step: int | None = None
+    """The trainer's number for it, which a further `train()` counts from 0 again."""
+    next_step: int | None = None
+
+    def start_run(self, resumed: bool) -> None:
+        """Called before training: a run that neither resumes nor goes on must find its directory without records."""
+        if self.writer is not None and self.next_step is None and not resumed:
+            self.writer.must_be_empty()
 
     def begin(self, generation: Generation) -> None:
         """Starts a generation; what was collected of one that never finished (a resumed run) is dropped."""
+        if self.writer is not None and generation.step != self.next_step:
+            self.writer.keep_up_to(generation.step - 1)  # a resumed run makes the steps from here on again
         self.generation, self.seen = generation, []
+        self.update, self.optimizer_step, self.next_step = -1, None, generation.step + 1
 
     def observe(self, optimizer_step: int, rows: Tensor, log_ratios: Tensor | None, mask: Tensor) -> None:
         """Takes in one batch: which responses, and their token log-ratios (None: fully on-policy, all are 0)."""
-        assert self.generation is not None
+        if optimizer_step != self.optimizer_step:
+            self.update, self.optimizer_step = self.update + 1, optimizer_step
         keep = mask.cpu().bool().numpy()
         ratios = None if log_ratios is None else log_ratios.detach().float().cpu().numpy()
         for i, row in enumerate(rows.tolist()):
             tokens = None if ratios is None else ratios[i][keep[i]]
-            self.seen.append((optimizer_step - self.generation.first_update, row, int(keep[i].sum()), tokens))
+            self.seen.append((self.update, row, int(keep[i].sum()), tokens))
 
-    def finish(self) -> None:
-        """Gathers the rows of all ranks and writes them; every rank must call it."""
+    def write(self) -> None:
+        """Gathers the rows of all ranks and writes them; every rank must call it.
+
+        The generation stays open: training that goes on in the middle of it adds rows, and writes its file again.
+        """
         if self.generation is None:
             return
         every = sorted(gather_object(self.seen), key=lambda entry: entry[:2])
         if self.writer is not None and every:
             self.writer.write_step(self.generation.step, self._columns(every), notes=self.generation.notes)
+        self.optimizer_step = None
+
+    def finish(self) -> None:
+        """Writes the generation and lets go of it."""
+        self.write()
         self.generation, self.seen = None, []
 
     def _columns(self, every: list[tuple[int, int, int, Any]]) -> dict[str, Any]:
@@ -115,7 +136,6 @@ def gathered_generation(trainer: Any, rewards: Tensor, labels: Sequence[str], in
     log = {name: list(trainer._logs[name])[-count:] for name in ("prompt", "completion", "advantages")}
     return Generation(
         step=trainer._generation,
-        first_update=trainer.state.global_step,
         group_size=group,
         prompts=log["prompt"],
         completions=log["completion"],
@@ -139,4 +159,12 @@ def plain_text(message: Any) -> str:
         return message
     if isinstance(message, list) and len(message) == 1 and isinstance(message[0].get("content"), str):
         return message[0]["content"]
-    return json.dumps(message, ensure_ascii=False, default=str)
+    return json.dumps(message, ensure_ascii=False, default=_kind)
+
+
+def _kind(part: Any) -> str:
+    """What stands for an image or a sound in a record: its type and size, nothing that differs from run to run."""
+    size = next(
+        (each for each in (getattr(part, name, None) for name in ("shape", "size")) if isinstance(each, tuple)), ()
+    )
+    return f"<{' '.join([type(part).__name__, 'x'.join(map(str, size))]).strip()}>"

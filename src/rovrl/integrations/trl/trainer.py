@@ -124,11 +124,13 @@ class RoVRTrainer(CreditedTrainer, GRPOTrainer):
             self._recorder.finish()
         return loss
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's training; a last generation that max_steps cut short is recorded as far as it went."""
-        result = super().train(*args, **kwargs)
-        if self._recorder is not None:
-            self._recorder.finish()
+        if self._recorder is None:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        self._recorder.start_run(resumed=bool(resume_from_checkpoint))
+        result = super().train(resume_from_checkpoint, *args, **kwargs)
+        self._recorder.write()
         return result
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
