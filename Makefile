@@ -19,7 +19,7 @@ help:
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make core    the estimators without any engine on another Python: make core PYTHON=python3.13"
 	@echo "make bench   the benchmark: ratios measured side by side"
-	@echo "make mutate  wrong constants and signs planted in every formula: do the tests see them? (goes on where it was interrupted)"
+	@echo "make mutate  wrong constants and signs planted in every formula: do the tests see them? (goes on where it was interrupted; ROWS=1: row by row of docs/paper-map.md)"
 	@echo "make soak    rewards under load, interruptions and kills, the long forms (goes on where it was interrupted)"
 	@echo "make docs    the documentation site, in site/; a broken link is an error"
 	@echo "make dist    wheel and source distribution, in dist/"
@@ -57,7 +57,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py
 
 mutate: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m mutation $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0))
+	PYTHONPATH=tests $(BIN)/python -m mutation $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0)) $(if $(ROWS),--rows)
 
 soak: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m soak --write

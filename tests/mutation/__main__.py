@@ -8,6 +8,7 @@ the tests fail without a mutant.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 
 from mutation.mutant import Mutant
 from mutation.results import Results, count, page, summary, unexplained
+from mutation.rows import by_row, summary_by_row
 from mutation.run import ROOT, SOURCE, Broken, Copy, copied
 from mutation.table import TABLE
 
@@ -29,13 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="N of them, drawn at random (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
     parser.add_argument("--only", metavar="WORD", help="those whose file or formula holds the word")
+    parser.add_argument("--rows", action="store_true", help="the map of the paper: before the tests of a row alone")
     parser.add_argument("--minutes", type=float, help="start no further mutant after this time")
     parser.add_argument("--unchecked", action="store_true", help="trust that the tests pass without a mutant")
     parser.add_argument("--write", action="store_true", help=f"put the result into {PAGE.relative_to(ROOT)}")
     args = parser.parse_args(arguments)
-    if args.write and (args.sample is not None or args.only):
+    if args.write and (args.sample is not None or args.only or args.rows):
         parser.error("--write is about the whole table, not about some of it")
-    chosen = [mutant for mutant in TABLE if (args.only or "") in mutant.name]
+    rows = by_row() if args.rows else {}
+    table = list(dict.fromkeys(itertools.chain(*rows.values()))) if args.rows else TABLE
+    chosen = [mutant for mutant in table if (args.only or "") in mutant.name]
     if args.sample is not None:
         chosen = random.Random(args.seed).sample(chosen, min(args.sample, len(chosen)))
     results = Results(RESULTS)
@@ -48,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if args.write:
         PAGE.write_text(page(PAGE.read_text(), chosen, results))
-    print("\n" + summary(chosen, results))
+    print("\n" + (summary_by_row(rows, results) if args.rows else summary(chosen, results)))
     killed, tried = count(chosen, results)
-    too_few = len(chosen) == len(TABLE) and killed < LEAST * tried
+    too_few = len(chosen) == len(table) and killed < LEAST * tried
     return int(tried < len(chosen) or too_few or bool(unexplained(chosen, results)))
 
 

@@ -16,6 +16,11 @@ LEARNING: tuple[Mutant, ...] = (
         ("(group / max(group - 1, 1)) ** 0.5", "(group / max(group, 1)) ** 0.5"),
         ("return (rewards - reference).clamp", "return (reference - rewards).clamp"),
         (".mean(-1) + (least / largest) ** 2).sqrt()", ".mean(-1) - (least / largest) ** 2).sqrt()"),
+        ("numbers = _number(channel.credit_bound), _number", "numbers = 2 * _number(channel.credit_bound), _number"),
+        (
+            "_residual(rewards, reference) / scale, reference.mean(-1)",
+            "_residual(rewards, reference), reference.mean(-1)",
+        ),
         ("_root_mean_square(residual, GRPO_EPSILON**0.5)", "_root_mean_square(residual, GRPO_EPSILON)"),
         (
             "return reference, _root_mean_square(residual, floor)",
@@ -64,6 +69,9 @@ LEARNING: tuple[Mutant, ...] = (
         "diagnostics.py",
         "unit/test_diagnostics.py",
         ("(2 * square / (count - 1)", "(square / (count - 1)"),
+        ("(after - before).abs()", "(after + before).abs()"),
+        ("return after / before", "return before / after"),
+        ("(square / keep.expand(after.shape).sum(-1)", "(2 * square / keep.expand(after.shape).sum(-1)"),
         ("return after * before < 0", "return after * before > 0"),
         ("torch.tensor([-clip_low, clip_high]", "torch.tensor([clip_low, clip_high]"),
     ),

@@ -30,6 +30,21 @@ STATISTICS: tuple[Mutant, ...] = (
     ),
     *mutants(
         "robust/centers.py",
+        "unit/robust/test_location.py identity/test_identities.py",
+        (
+            "torch.as_tensor(score_width, dtype=x.dtype, device=x.device).expand",
+            "torch.full((), 2.0, dtype=x.dtype).expand",
+        ),
+        ("return m_center(values, median_width, mask)", "return m_center(values, 10 * median_width, mask)"),
+    ),
+    *mutants(
+        "robust/blocks.py",
+        "unit/test_advantage.py",
+        ("len(sizes) >= 2 * arbitrary + 1", "len(sizes) >= 2 * arbitrary - 1"),
+        ("min(sizes) >= 2 * replaced + 1", "min(sizes) >= 2 * replaced - 1"),
+    ),
+    *mutants(
+        "robust/centers.py",
         "gradient/test_m_center.py",
         ("-1.5 * log1p_square(r)", "-1.0 * log1p_square(r)"),
     ),
@@ -76,6 +91,8 @@ STATISTICS: tuple[Mutant, ...] = (
         "robust/location.py",
         "unit/robust/test_location.py",
         ("return start - hard_correction(", "return start + hard_correction("),
+        ("m_root(values, channel.score_width, mask", "m_root(values, 2 * channel.score_width, mask"),
+        ("return rovr_parts(x, blocks, channel)[0]", "return 1.01 * rovr_parts(x, blocks, channel)[0]"),
         ("variance = square.sum(-1) / keep.sum(-1)", "variance = square.sum(-1) / (keep.sum(-1) - 1)"),
         ("return (x / x.shape[-1]).sum(-1)", "return (x / (x.shape[-1] + 1)).sum(-1)"),
     ),

@@ -9,7 +9,15 @@ import torch
 import reference as ref
 import rovrl
 from rovrl import Blocks, RewardChannel
-from rovrl.robust.correction import composite, hard_correction, logistic_step, mid_indicator, quantile_grid, thresholds
+from rovrl.robust.correction import (
+    composite,
+    hard_correction,
+    logistic_step,
+    mid_indicator,
+    quantile_grid,
+    thresholds,
+    tie_width,
+)
 from rovrl.robust.location import auxiliary
 from samples import reward_groups
 
@@ -111,3 +119,13 @@ def test_centers_that_differ_in_their_last_bits_tie_also_where_the_scale_is_tiny
         centers = torch.stack((start, start, last))
         moved = hard_correction(centers, start, scale, sizes, num_levels=1, tie_tolerance=1e-9)
         assert float(moved) == 0.0
+
+
+def test_a_threshold_ties_within_the_tolerance_times_the_scale_and_four_ulp_of_both_centers():
+    centers, start = (
+        torch.tensor([2.0**20, -(2.0**22)], dtype=torch.float64),
+        torch.tensor(2.0**21, dtype=torch.float64),
+    )
+    width = tie_width(centers, start, torch.tensor(3.0, dtype=torch.float64), 1e-3)
+    ulp = 4 * 2.0**-52
+    assert width.flatten().tolist() == [3e-3 + ulp * (2**20 + 2**21), 3e-3 + ulp * (2**22 + 2**21)]

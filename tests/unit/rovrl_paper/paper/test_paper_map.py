@@ -2,15 +2,14 @@
 
 import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from mutation.rows import by_row
+from paper_map import SOURCE, TESTS, file_of, parsed, rows
 from rovrl import guarantees
 
-ROOT = Path(__file__).parents[4]
-SOURCE, TESTS, MAP = ROOT / "src", ROOT / "tests", ROOT / "docs" / "paper-map.md"
 LABEL = re.compile(r"\b(?:eq|prop|thm|cor|alg|ass|tab|fig|sec|app):[a-z0-9_]+")
 
 NUMBERED = LABEL.findall("""
@@ -46,21 +45,6 @@ app:implementation app:simulation
 """Its tables, figures, sections and appendices."""
 
 
-def rows() -> list[tuple[str, list[str], list[str]]]:
-    """(label, functions, tests) of each row of the map."""
-    table = [line.strip("|").split("|") for line in MAP.read_text().splitlines() if line.startswith("| `")]
-    assert table, "docs/paper-map.md has no rows"
-    assert all(len(cells) == 4 for cells in table), "a row has label, what, where, test"
-    names = [[re.findall(r"`([^`]+)`", cell) for cell in cells] for cells in table]
-    assert all(len(label) == 1 for label, *_ in names), "one label per row"
-    return [(label[0], functions, tests) for label, _, functions, tests in names]
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
-
-
 def docstrings(path: Path) -> dict[str, str]:
     """Qualified name -> docstring of everything documented in a file: the module (""), definitions, attributes."""
     found: dict[str, str] = {}
@@ -83,14 +67,9 @@ def docstrings(path: Path) -> dict[str, str]:
 
 
 def documentation(dotted: str) -> str | None:
-    """The docstring of a dotted name below rovrl (or below rovrl_paper, if it begins so), or None if there is none."""
-    parts = dotted.split(".")
-    parts = parts if parts[0] == "rovrl_paper" else ["rovrl", *parts]
-    for cut in range(len(parts), 0, -1):
-        for path in (SOURCE.joinpath(*parts[:cut]).with_suffix(".py"), SOURCE.joinpath(*parts[:cut], "__init__.py")):
-            if path.is_file():
-                return docstrings(path).get(".".join(parts[cut:]))
-    return None
+    """The docstring of a dotted name of the map, or None if there is no such thing."""
+    path, inside = file_of(dotted) or (None, [])
+    return docstrings(path).get(".".join(inside)) if path else None
 
 
 def spoken_labels() -> list[tuple[str, str]]:
@@ -152,6 +131,11 @@ def test_every_numbered_statement_has_a_test_and_every_test_named_exists():
             path = TESTS / file
             assert path.is_file(), f"{label}: there is no tests/{file}"
             assert name in docstrings(path), f"{label}: tests/{file} has no {name}"
+
+
+def test_a_wrong_formula_is_planted_for_every_numbered_statement_that_has_a_function_and_a_test():
+    """`make mutate ROWS=1` then shows that the tests of each row see it."""
+    assert sorted(label for label, planted in by_row().items() if label in NUMBERED and not planted) == []
 
 
 @pytest.mark.parametrize("name", ["guarantees.no_such", "nowhere.at_all", "robust.blocks.Blocks.no_such"])
