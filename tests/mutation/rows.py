@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-import paper_map
+from mutation import paper_map
 from mutation.mutant import Mutant
 from mutation.results import Results
 from mutation.run import KILLED, SOURCE

@@ -28,6 +28,7 @@ examples:
   rovrl paper check tab:reward_contamination --json
   rovrl paper check --markdown docs/reproduce.md
   rovrl paper check tab:math_main --runs evals/math/qwen3-4b-base/rule/*      your own runs beside the published numbers
+  rovrl paper draw fig:govreport_curves --runs outputs/govreport/*            rewards by step of your own runs
   rovrl report                           all of it as one HTML file
 """
 
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         nargs="+",
         metavar="DIR",
-        help="check: runs of your own for what needs GPUs; DIR, or MODEL/REWARD/METHOD=DIR",
+        help="check, draw: runs of your own for what needs GPUs; DIR, or MODEL/REWARD/METHOD=DIR",
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="check: also write the page of all labels there")
 
@@ -93,7 +94,12 @@ def run_label(args: argparse.Namespace) -> int:
 
 
 def draw_label(args: argparse.Namespace) -> int:
-    """Makes tables and figures again from the saved rows."""
+    """Makes tables and figures again from the saved rows, or a figure of runs of the reader's own."""
+    if args.runs:
+        if args.label != own_runs.CURVES:
+            raise RovrlError(f"draw --runs is for {own_runs.CURVES}; other labels are drawn from `rovrl paper run`")
+        print(f"{args.label}: {own_runs.draw_curves(args.runs, args.out)}")
+        return 0
     for name in wanted(args):
         draw(name, load(name, args.out)[0], args.out / name)
         print(f"{name}: {args.out / name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 from rovrl.errors import RovrlError
 from rovrl.output.files import read_lines
 from rovrl_paper.paper.item import Check, expected, relative
+from rovrl_paper.paper.plot import axes, finish
+from rovrl_paper.paper.store import write_figure
 
 MODELS = {"qwen3-4b-base": "Qwen3-4B-Base", "olmo-3-7b-instruct": "OLMo-3-7B-Instruct"}
 REWARDS = {"rule": "rule", "internlm2": "InternLM2", "longdocfactscore": "LongDocFACTScore"}
@@ -107,12 +109,17 @@ def math_main(runs: Sequence[tuple[Name, Path]]) -> list[Check]:
 
 
 def _mean_check(cell: str, values: list[float], published: float, sd: float) -> Check:
-    """A mean over runs beside the published one; their standard errors come from both standard deviations over runs."""
-    own = statistics.pstdev(values) if len(values) > 1 else sd
-    error = ERRORS * math.hypot(max(own, sd) / math.sqrt(len(values)), sd / math.sqrt(RUNS))
+    """A mean over runs beside the published one, within standard errors from the deviations over runs, ours and theirs.
+
+    `sd` divides by the runs, as the deviations of tab:math_main do (its AIME2025 cells are those of three whole counts of
+    30); a standard error needs the one that divides by one less.
+    """
+    theirs = sd * math.sqrt(RUNS / (RUNS - 1))
+    own = statistics.stdev(values) if len(values) > 1 else theirs
+    error = ERRORS * math.hypot(max(own, theirs) / math.sqrt(len(values)), theirs / math.sqrt(RUNS))
     ours = statistics.mean(values)
     note = (
-        f"sd over {len(values)} runs {own:.2f}, published {sd:.2f}"
+        f"sd over {len(values)} runs {statistics.pstdev(values):.2f}, published {sd:.2f}, both dividing by the runs"
         if len(values) > 1
         else "one run: its sd is taken as published"
     )
@@ -194,19 +201,100 @@ def validations(path: Path) -> list[float]:
     """The mean validation scores of a run by step: from `rovrl eval` of its checkpoints, or from verl's file logger."""
     if (path / "results.json").exists():
         return _per_model(path, "rlla_test", "total")
-    by_step: dict[int, float] = {}
-    for file in [path] if path.is_file() else path.rglob("*.jsonl"):
-        for entry in read_lines(file):
-            data = entry.get("data")
-            for key, value in data.items() if isinstance(data, dict) else ():
-                if key.startswith("val-") and "/reward/mean@" in key:
-                    by_step[int(entry["step"])] = float(value)
+    by_step = curve(path, _validation)
     if not by_step:
         raise RovrlError(
             f"{path} has no validations: neither the results of `rovrl eval CHECKPOINT... --suite rlla_test`, nor "
             "val-*/reward/mean@ in a .jsonl of verl's file logger"
         )
-    return [by_step[step] for step in sorted(by_step)]
+    return list(by_step.values())
+
+
+def curve(path: Path, wanted: Callable[[str], bool]) -> dict[int, float]:
+    """step -> the logged number whose name is wanted, in the order of the steps."""
+    found = {
+        step: float(value)
+        for step, numbers in _logged(path)
+        for key, value in numbers.items()
+        if wanted(key) and isinstance(value, int | float)
+    }
+    return dict(sorted(found.items()))
+
+
+def _logged(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(step, numbers) of every line that verl's file logger or TRL's trainer_state.json holds."""
+    for file in [path] if path.is_file() else sorted(path.rglob("*.jsonl")):
+        if file.suffix == ".jsonl":
+            for entry in read_lines(file):
+                if isinstance(entry.get("data"), dict):
+                    yield int(entry["step"]), entry["data"]
+    for file in [path] if path.is_file() else sorted(path.rglob("trainer_state.json")):
+        if file.name == "trainer_state.json":
+            try:
+                history = json.loads(file.read_text("utf-8"))["log_history"]
+            except (OSError, ValueError, KeyError, TypeError):
+                raise RovrlError(f"{file} is damaged or not that of a trainer") from None
+            yield from ((int(entry["step"]), entry) for entry in history)
+
+
+def _training(key: str) -> bool:
+    """verl's name of the mean reward of a step's rollouts, or TRL's."""
+    return key in ("critic/score/mean", "reward")
+
+
+def _validation(key: str) -> bool:
+    """verl's name of the mean validation reward, or TRL's."""
+    return (key.startswith("val-") and "/reward/mean@" in key) or key == "eval_reward"
+
+
+CURVES = "fig:govreport_curves"
+LOOKS = {"gspo": ("#1f4ebd", "o"), "rovr-gspo": ("#c23b22", "s")}
+"""Colour and mark of each method, as in the paper's figure."""
+
+
+def draw_curves(words: Sequence[str], folder: Path) -> Path:
+    """fig:govreport_curves from a reader's runs: training and validation reward of both methods, a pair of panels per model.
+
+    The fill is the gap between the methods. Writes the points as CSV beside the figure; the path of the SVG.
+    """
+    curves = {
+        (name.model, name.method, kind): curve(path, wanted)
+        for name, path in named(words)
+        for kind, wanted in (("training", _training), ("validation", _validation))
+    }
+    rows = [
+        {"model": model, "method": method, "kind": kind, "step": step, "reward": value}
+        for (model, method, kind), points in curves.items()
+        for step, value in points.items()
+    ]
+    if not rows:
+        raise RovrlError(
+            "these runs hold no rewards by step: neither critic/score/mean and val-*/reward/mean@ in a .jsonl of verl's file "
+            "logger, nor reward and eval_reward in TRL's trainer_state.json"
+        )
+    models = list(dict.fromkeys(model for model, _, _ in curves))
+    figure, panels = axes(4.2 * 2 * len(models), 3.2, 1, 2 * len(models), squeeze=False)
+    panel = iter(panels[0])
+    for model in models:
+        for kind in ("training", "validation"):
+            axis = next(panel)
+            both = {method: curves.get((model, method, kind), {}) for method in LOOKS}
+            for method, points in both.items():
+                colour, mark = LOOKS[method]
+                axis.plot(*_points(points), color=colour, marker=mark, ms=3.5, lw=1.5, label=OPTIMIZERS[method])
+            first, second = both.values()
+            shared = sorted(set(first) & set(second))
+            axis.fill_between(
+                shared, [first[s] for s in shared], [second[s] for s in shared], color="#3a9d4f", alpha=0.2
+            )
+            axis.set_title(f"{MODELS[model]}, {kind} reward")
+            axis.set_xlabel("step")
+    finish(figure, panels[0, 0])
+    return write_figure(figure, rows, folder, CURVES)
+
+
+def _points(points: dict[int, float]) -> tuple[list[int], list[float]]:
+    return list(points), list(points.values())
 
 
 CHECKS: dict[str, Callable[[Sequence[tuple[Name, Path]]], list[Check]]] = {

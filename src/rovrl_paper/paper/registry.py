@@ -59,7 +59,7 @@ ITEMS: dict[str, Item] = {
             "The strongest stress at every step of a recorded run",
             "cross_step",
             6,
-            stand_in="a recorded dual-channel run of the embedded model",
+            stand_in="a recorded dual-channel run of the embedded model, all 64 groups of each step (the paper: 64 of 192)",
         ),
         Item(
             "sec:robust_scale_exp",
@@ -110,7 +110,10 @@ ITEMS: dict[str, Item] = {
         Item(
             "fig:govreport_curves",
             "GovReport training curves",
-            recipe="the logs of recipes/run_verl.sh recipes/govreport/MODEL/longdocfactscore/METHOD.verl.yaml",
+            recipe=(
+                "recipes/run_verl.sh recipes/govreport/MODEL/longdocfactscore/METHOD.verl.yaml, "
+                "then rovrl paper draw fig:govreport_curves --runs LOG..."
+            ),
             published=("curves only",),
         ),
         Item(

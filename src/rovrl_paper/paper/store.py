@@ -73,10 +73,23 @@ def draw(name: str, rows: list[Row], folder: Path) -> None:
             write_text(folder / f"{stem(label)}.md", markdown(table))
             write_text(folder / f"{stem(label)}.tex", latex(table, label))
         for label, figure in module.figures().items():
-            drawn = figure(rows)
-            drawn.savefig(folder / f"{stem(label)}.svg", metadata={"Date": None})
-            drawn.savefig(folder / f"{stem(label)}.png")
-            importlib.import_module("matplotlib.pyplot").close(drawn)
+            _save(figure(rows), folder / stem(label))
+
+
+def write_figure(drawn: Any, rows: list[Row], folder: Path, label: str) -> Path:
+    """A figure that no experiment makes, with its rows beside it; the path of its SVG."""
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_rows(folder / f"{stem(label)}.csv", rows)
+        return _save(drawn, folder / stem(label))
+
+
+def _save(drawn: Any, place: Path) -> Path:
+    """The figure as SVG and PNG; the path of the SVG."""
+    drawn.savefig(place.with_suffix(".svg"), metadata={"Date": None})
+    drawn.savefig(place.with_suffix(".png"))
+    importlib.import_module("matplotlib.pyplot").close(drawn)
+    return place.with_suffix(".svg")
 
 
 def stem(label: str) -> str:

@@ -2,8 +2,8 @@
 
 Ours is a run of the embedded model, so what must agree is the direction: D_q differences above zero for spikes and bursts in
 both directions at every step, and fewer flips under strong spikes. The run has both channels, 64 prompt groups of 16 responses
-a step (as many as the paper samples), eight updates a step (so that one response in eight has zero scale, as there), and
-rewards without planted corruption: the corruption is the stress itself.
+a step (as many as the paper samples of its 192: ours are all of them), eight updates a step (so that one response in eight
+has zero scale, as there), and rewards without planted corruption: the corruption is the stress itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ METHOD = "rovr-gspo"
 
 
 def run(setting: Setting, progress: Progress) -> list[Row]:
-    """A row for each step, condition and measure, over a seeded sample of complete prompt groups."""
+    """A row for each step, condition and measure, over its prompt groups: a seeded sample where `records` has more of them."""
     generator = torch.Generator().manual_seed(setting.seed)
     rows = []
     for step, everything in recorded_steps(records(setting)):

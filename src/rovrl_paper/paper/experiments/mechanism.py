@@ -99,15 +99,17 @@ def tables(rows: list[Row]) -> dict[str, Table]:
 
 
 def checks(rows: list[Row]) -> dict[str, list[Check]]:
-    """Within 10 % on the calibrated streams (the spike's reduction by 20 %: it depends on unpublished token shapes)."""
+    """Within 10 % on the calibrated streams; the spike's reduction by direction: it depends on unpublished token shapes."""
     found = []
     three = float("nan")
     for r in rows:
         if r["claim"] == THREE_BLOCKS:
             three = r["ours"]
             continue
-        share = 0.2 if "spike" in r["claim"] else 0.1
-        check = relative(r["claim"], r["ours"], r["published"], share, "calibrated streams")
+        if "spike" in r["claim"]:
+            found.append(Check(r["claim"], r["ours"], r["published"], "direction: interval above 0", r["low"] > 0))
+            continue
+        check = relative(r["claim"], r["ours"], r["published"], 0.1, "calibrated streams")
         note = reward_contamination.BLOCKS_NOTE.format(three=three) if r["claim"] == ONE_BLOCK else ""
         found.append(replace(check, note=note))
     return {"sec:robust_scale_exp": found}

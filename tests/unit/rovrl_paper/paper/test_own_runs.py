@@ -1,6 +1,9 @@
 """`rovrl paper check LABEL --runs`: a reader's finished runs beside the published numbers."""
 
+import csv
+import itertools
 import json
+import statistics
 
 import pytest
 
@@ -43,6 +46,66 @@ def test_three_training_runs_like_the_published_ones_agree(tmp_path, capsys):
     assert found["agrees"] is True
     assert len(found["cells"]) == 2 * 6 + 1
     assert found["cells"][-1]["ours"] == 5
+
+
+def test_published_deviations_divide_by_the_runs_and_a_standard_error_does_not(tmp_path, capsys):
+    """Three runs at mean - sd, mean, mean + sd: a sample deviation of sd, so 0.82 sd as the paper writes it."""
+    found = checked(capsys, "tab:math_main", math_run(tmp_path / "a", "gspo"))
+    cell = next(c for c in found["cells"] if c["cell"].endswith("AIME2025"))
+    published = 1.57  # whose own sample deviation is √1.5 times that: 3 √(2 · 1.5/3) sd in all
+    assert cell["tolerance"] == f"± {3 * published:.2f} (3 standard errors)"
+    assert f"sd over 3 runs {published * (2 / 3) ** 0.5:.2f}, published {published:.2f}" in cell["note"]
+
+
+def counts(mean, sd, problems, deviation):
+    """Three whole counts of right answers that give a published cell."""
+    near = range(int(mean / 100 * problems) - 6, int(mean / 100 * problems) + 8)
+    triples = ([100 * n / problems for n in three] for three in itertools.combinations_with_replacement(near, 3))
+    return [t for t in triples if abs(statistics.mean(t) - mean) < 0.006 and abs(deviation(t) - sd) < 0.006]
+
+
+def test_the_deviations_of_the_main_table_can_only_be_those_that_divide_by_the_runs():
+    cells = [c[MATH["datasets"].index("AIME2025")] for m in ("Qwen3-4B-Base", "OLMo-3-7B-Instruct")
+             for r in MATH[m].values() for c in r.values()]  # fmt: skip
+    assert len(cells) == 8
+    assert all(counts(mean, sd, 30, statistics.pstdev) for mean, sd in cells)
+    assert not any(counts(mean, sd, 30, statistics.stdev) for mean, sd in cells)
+
+
+def test_reward_curves_are_drawn_from_the_logs_of_verl_and_of_trl(tmp_path, capsys):
+    log = tmp_path / "qwen3-4b-base_longdocfactscore_gspo.jsonl"
+    lines = [{"step": k, "data": {"critic/score/mean": 0.1 * k, "actor/loss": 9.0}} for k in (1, 2, 3)]
+    lines += [{"step": 2, "data": {"val-core/govreport/reward/mean@1": 0.7}}]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    place = tmp_path / "qwen3-4b-base" / "longdocfactscore" / "rovr-gspo" / "checkpoint-3"
+    place.mkdir(parents=True)
+    history = [{"step": 1, "reward": 0.3, "loss": 9.0}, {"step": 2, "eval_reward": 0.9}, {"step": 3, "reward": 0.5}]
+    (place / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    out = tmp_path / "drawn"
+    assert main(["paper", "draw", "fig:govreport_curves", "--runs", str(log), str(place), "--out", str(out)]) == 0
+    assert "fig-govreport_curves.svg" in capsys.readouterr().out
+    rows = list(csv.DictReader((out / "fig-govreport_curves.csv").read_text().splitlines()))
+    found = {(r["method"], r["kind"], int(r["step"])): round(float(r["reward"]), 6) for r in rows}
+    assert found == {
+        ("gspo", "training", 1): 0.1, ("gspo", "training", 2): 0.2, ("gspo", "training", 3): 0.3,
+        ("gspo", "validation", 2): 0.7, ("rovr-gspo", "training", 1): 0.3, ("rovr-gspo", "training", 3): 0.5,
+        ("rovr-gspo", "validation", 2): 0.9,
+    }  # fmt: skip
+    assert "Qwen3-4B-Base, validation reward" in (out / "fig-govreport_curves.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["fig:govreport_curves", "--runs", "qwen3-4b-base/rule/gspo=."], "hold no rewards by step"),
+        (["tab:sim_rmse", "--runs", "."], "draw --runs is for fig:govreport_curves"),
+        (["fig:govreport_curves"], "then rovrl paper draw fig:govreport_curves --runs"),
+    ],
+)
+def test_what_cannot_be_drawn_is_a_sentence(words, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "draw", *words]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_runs_that_are_off_or_in_the_wrong_order_disagree(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -263,3 +264,30 @@ def test_the_standard_deviations_of_the_main_table_are_typed_with_its_means():
             ours, base = ([mean for mean, _ in table[model][reward][m]] for m in ("RoVR-GSPO", "GSPO"))
             assert all(o > b for o, b in zip(ours, base, strict=True))
             assert (sum(ours) - sum(base)) / 5 == pytest.approx(gain, abs=0.011)  # rounding of the printed cells
+
+
+def committed(label):
+    name = ITEMS[label].experiment
+    return experiment(name), load(name, Path(__file__).parents[4] / "results" / "paper")[0]
+
+
+@pytest.mark.parametrize("number", ["gspo", "softrovr", "difference"])
+def test_every_published_number_of_the_token_stress_table_is_checked(number):
+    """Each of its eight rows, one at a time, moved beyond what is allowed: a check of that row says so."""
+    module, rows = committed("tab:softrovr_local_stress")
+    assert all(check.agrees for check in module.checks(rows)["tab:softrovr_local_stress"])
+    for p in expected("token_stress")["tab:softrovr_local_stress"]:
+        moved = []
+        for row in rows:
+            hit = all(row[k] == p[k] for k in ("perturbation", "severity", "sign", "metric"))
+            ends = ["difference_low", "difference_high"] if number == "difference" else [number]
+            moved.append(row | {end: row[end] * 1.3 + 0.1 * (number == "difference") for end in ends} if hit else row)
+        failed = [c.cell for c in module.checks(moved)["tab:softrovr_local_stress"] if not c.agrees]
+        assert len(failed) == 1, p
+
+
+def test_no_check_of_a_calibrated_stream_allows_more_than_ten_per_cent():
+    for label in ("sec:robust_scale_exp", "tab:reward_contamination", "tab:softrovr_local_stress"):
+        module, rows = committed(label)
+        allowed = {c.tolerance.split(" (")[0] for c in module.checks(rows)[label] if c.tolerance.startswith("±")}
+        assert allowed == {"± 10%"}, label

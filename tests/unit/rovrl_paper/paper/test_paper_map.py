@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mutation.paper_map import SOURCE, TESTS, file_of, parsed, rows
 from mutation.rows import by_row
-from paper_map import SOURCE, TESTS, file_of, parsed, rows
 from rovrl import guarantees
 
 LABEL = re.compile(r"\b(?:eq|prop|thm|cor|alg|ass|tab|fig|sec|app):[a-z0-9_]+")

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE, TESTS, MAP = ROOT / "src", ROOT / "tests", ROOT / "docs" / "paper-map.md"
 
 
