@@ -19,8 +19,9 @@ from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.settings import BySteps
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.measure.totals import Summary
+from rovrl.audit.read.notes import Note
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.audit.read.rows import Note, Reader
+from rovrl.audit.read.rows import Reader
 from rovrl.audit.show.export import as_html, flagged, group_frame, write_flagged
 from rovrl.audit.show.page import write
 from rovrl.audit.show.payload import payload

@@ -20,13 +20,19 @@ from rovrl.audit.judge.trained import advantages_agree_with, as_recorded, lost_a
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
-from rovrl.audit.read.calls import server_notes
-from rovrl.audit.read.find import find_reader, find_runs
-from rovrl.audit.read.prompts import mixed_prompts
-from rovrl.audit.read.records import RecordReader
-from rovrl.audit.read.repeats import check_group_size, drop_evaluation, drop_repeats, join_interleaved, split_runs
+from rovrl.audit.read.find import find_reader, find_runs, tell_shared
+from rovrl.audit.read.grouping import (
+    check_group_size,
+    drop_evaluation,
+    drop_repeats,
+    join_interleaved,
+    mixed_prompts,
+    split_runs,
+)
+from rovrl.audit.read.notes import Notes
+from rovrl.audit.read.records import RecordReader, server_notes
 from rovrl.audit.read.rollouts import Rollouts, load
-from rovrl.audit.read.rows import STATISTICS, Columns, Notes, Reader
+from rovrl.audit.read.rows import STATISTICS, Columns, Reader
 from rovrl.audit.result import AuditResult
 from rovrl.config import GRPO_EPSILON, RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
@@ -127,7 +133,7 @@ def judge(
     reward_channel = reward_channel or trained.channel or RewardChannel()
     table, settings = group_table(rollouts, reward_channel, progress, own)
     ratios = None
-    if files and reader.has_tokens(files[0]):
+    if files and reader.holds("tokens", files[0]):
         ratios = ratio_table(reader, rollouts, _grpo(rollouts, table), ratio_channel, clip, notes, progress)
     mixed = mixed_prompts(reader, files)
     if trained.method is None:
@@ -169,6 +175,8 @@ def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | N
         rollouts = split_runs(join_interleaved(rollouts, size), size)
     elif group_size is not None:
         rollouts.notes.tell("group_size_ignored", "the dump names its groups: --group-size was not needed and not used")
+    if reader.any_name and not reader.by_runs:
+        tell_shared(rollouts)
     if reader.repeats:
         rollouts = drop_repeats(rollouts)
         if not keep_evaluation:

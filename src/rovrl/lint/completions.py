@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rovrl.audit.describe.columns import named
-from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
+from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.find import OWN_FILES, READERS, find_runs
-from rovrl.audit.read.lines import ending
 from rovrl.audit.read.rows import Columns, Notes, Reader
 from rovrl.audit.read.table import table_files
 from rovrl.audit.read.tables import READ, batches, refusal
+from rovrl.audit.read.texts import ending
 from rovrl.errors import RovrlError
 
 COMPLETION = ("completion", "output", "response", *Columns.USUAL["completion"])
@@ -100,7 +100,7 @@ def _add(part: _Part, found: Completions, seen: set[object]) -> None:
     batch = part.batch
     completion, prompt = named(batch.names, COMPLETION), named(batch.names, Columns.USUAL["prompt"])
     known = part.known if part.known is not None else _by_columns(batch, completion, prompt)
-    others = {name: _values(batch, name) for name in batch.names if name not in (completion, prompt)}
+    others = {name: list(batch.cells(name)) for name in batch.names if name not in (completion, prompt)}
     for k, row in enumerate(batch.rows.tolist()):
         group, asked, text = known.get(row, ("", None, None))
         if text is None:
@@ -132,12 +132,6 @@ def _by_columns(
     texts = batch.texts(completion).to_pylist()
     rows = zip(batch.rows.tolist(), labels, prompts, texts, strict=True)
     return {row: (str(name), asked, text) for row, name, asked, text in rows}
-
-
-def _values(batch: Batch, name: str) -> list[Any]:
-    if isinstance(batch, ArrowBatch):
-        return batch.batch.column(name).to_pylist()
-    return [value.get(name) for value in batch.values] if isinstance(batch, DictBatch) else []
 
 
 def _whole_groups(found: Completions, limit: int) -> Completions:

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rovrl.audit.arrow import text_array
+from rovrl.audit.arrays import text_array
 from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.findings import findings
 from rovrl.audit.judge.questions import questions
 from rovrl.audit.measure.ratios import RatioTable, weights
 from rovrl.audit.measure.statistics import group_table
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.audit.read.rows import Notes
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.output.progress import silent
 from rovrl_paper.fault_matrix.simulated import TOKENS, SimulatedRun

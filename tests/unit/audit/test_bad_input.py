@@ -13,7 +13,7 @@ import pytest
 
 import audit_dumps
 from rovrl.audit import audit
-from rovrl.audit.read import lines
+from rovrl.audit.read import texts
 from rovrl.cli import main
 
 NOBODY = 65534
@@ -106,7 +106,7 @@ def packed(path, *parts):
 
 
 def test_a_packed_line_without_an_end_is_unpacked_up_to_the_limit_and_once_per_pass(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "LINE_LIMIT", 2**20)
+    monkeypatch.setattr(texts, "LINE_LIMIT", 2**20)
     path = packed(tmp_path / "run.jsonl.gz", *[b"0" * 2**20] * 200)
     start = time.process_time()
     result = audit(path)
@@ -117,7 +117,7 @@ def test_a_packed_line_without_an_end_is_unpacked_up_to_the_limit_and_once_per_p
 
 
 def test_a_packed_file_that_grows_a_thousandfold_is_used_in_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "LEAST_UNPACKED", 2**20)
+    monkeypatch.setattr(texts, "LEAST_UNPACKED", 2**20)
     path = packed(tmp_path / "run.jsonl.gz", *[b'{"group": 1, "reward": 1}\n' * 10_000] * 100)
     result = audit(path)
     assert 10_000 < result.summary.responses < 1_000_000

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import audit_dumps
-from rovrl.audit import audit, bombs
+from rovrl.audit import audit
 from rovrl.audit.judge.certificate import _frontier
-from rovrl.audit.read import rollouts, tables
-from rovrl.audit.read.rows import Notes
+from rovrl.audit.read import rollouts, tables, texts
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.show import tokens
 from rovrl.cli import main
 from rovrl.errors import RovrlError
@@ -146,7 +146,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_damage_and_no_bus_error(tm
 import sys, os
 from pathlib import Path
 from rovrl.audit.read import tables
-from rovrl.audit.read.rows import Notes
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.show import tokens
 path, notes, rows = Path(sys.argv[1]), Notes(), 0
 for batch in tables.batches(path, ["reward"], notes, 1000):
@@ -162,11 +162,7 @@ print(rows, [note.code for note in notes.all()])
 
 def test_a_file_that_claims_more_than_can_be_held_is_refused_with_a_sentence(tmp_path, monkeypatch):
     pq.write_table(pa.table({"group": np.zeros(50_000, int), "reward": np.zeros(50_000)}), tmp_path / "run.parquet")
-    monkeypatch.setattr(tables, "MOST_ROWS", 10_000)
-    with pytest.raises(RovrlError, match="claims 50,000 rows, more than 10,000"):
-        audit(tmp_path / "run.parquet")
-    monkeypatch.setattr(tables, "MOST_ROWS", 10**9)
-    monkeypatch.setattr(tables, "MOST_BYTES", 100)
+    monkeypatch.setattr(texts, "LEAST_UNPACKED", 2**10)
     with pytest.raises(RovrlError, match="unpacks to"):
         audit(tmp_path / "run.parquet")
 
@@ -209,14 +205,14 @@ def test_names_of_groups_that_no_memory_holds_are_refused_with_a_sentence(tmp_pa
         audit(path, columns={"group": "prompt"})
 
 
-def test_lists_of_a_thousand_times_what_is_stored_are_refused(tmp_path, monkeypatch):
+def test_lists_of_far_more_than_what_is_stored_are_refused(tmp_path, monkeypatch):
     many = pa.ListArray.from_arrays(pa.array([0, 10**6, 2 * 10**6], pa.int32()), pa.array(np.zeros(2 * 10**6)))
     pq.write_table(pa.table({"group": [1, 1], "reward": [0.0, 1.0], "log_ratios": many}), tmp_path / "run.parquet")
     assert audit(tmp_path).summary.groups == 1
-    monkeypatch.setattr(bombs, "MOST_NESTED", 2**20)
+    monkeypatch.setattr(texts, "LEAST_UNPACKED", 2**20)
     notes = Notes()
     assert list(tables.batches(tmp_path / "run.parquet", ["log_ratios"], notes)) == []
-    assert "a thousand times what is stored" in notes.all()[0].sentence
+    assert "unpacks to more than 0.00" in notes.all()[0].sentence
 
 
 def test_a_disk_that_fills_up_leaves_no_half_written_audit(tmp_path):

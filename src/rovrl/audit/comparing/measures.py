@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
 from rovrl.audit.describe.ranks import group_correlation
-from rovrl.audit.read.rows import Notes
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.result import AuditResult
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rovrl.audit.arrays import Array
-from rovrl.audit.arrow import numbers_of
+from rovrl.audit.arrays import Array, numbers_of
 from rovrl.audit.read.cells import ArrowBatch, Batch, DictBatch
 from rovrl.audit.read.tables import pa, pc
 

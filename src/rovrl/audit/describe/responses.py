@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Array
-from rovrl.audit.arrow import numbers_of
+from rovrl.audit.arrays import Array, numbers_of
 from rovrl.audit.describe import columns
 from rovrl.audit.describe.diversity import LETTERS, distinct_pairs
 from rovrl.audit.read.cells import Batch

@@ -8,7 +8,7 @@ from rovrl.audit.judge.checks import at_the_edges
 from rovrl.audit.judge.codes import CODES
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.findings import changed_spread, equal_groups, percent, share
-from rovrl.audit.read.rows import Note
+from rovrl.audit.read.notes import Note
 
 
 def questions(e: Evidence) -> list[Note]:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
-from rovrl.audit.read.numbering import Rows
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Chunk, Notes, Reader
 from rovrl.config import CLIP_HIGH, CLIP_LOW, RatioChannel
@@ -181,5 +180,5 @@ class _Finder:
         return np.where(response >= 0, group, -1), response
 
 
-def _place(file: NDArray, row: Rows) -> NDArray[np.int64]:
-    return file.astype(np.int64) * 2**40 + np.asarray(row)
+def _place(file: NDArray, row: NDArray) -> NDArray[np.int64]:
+    return file.astype(np.int64) * 2**40 + row

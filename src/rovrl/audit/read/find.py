@@ -1,20 +1,24 @@
-"""What lies at a path: one run and the reader for it, or several runs side by side."""
+"""What lies at a path: one run and the reader for it, or several runs side by side.
+
+Tables side by side are pieces of one run, or several runs: their names say it, and where they do not, what they hold.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from rovrl.audit.read.apart import runs_apart
-from rovrl.audit.read.lines import ending
-from rovrl.audit.read.programs.nemo import NemoReader
-from rovrl.audit.read.programs.prime import PrimeReader
-from rovrl.audit.read.programs.swift import SwiftReader
-from rovrl.audit.read.programs.trl import TrlReader
-from rovrl.audit.read.programs.verl import VerlReader
+import numpy as np
+
+from rovrl.audit.read.completions import SwiftReader, TrlReader
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.records import RecordReader
-from rovrl.audit.read.rows import Columns, Notes, Reader
-from rovrl.audit.read.table import TableReader, is_skipped, natural, reached_once, table_files
+from rovrl.audit.read.rollouts import Rollouts
+from rovrl.audit.read.rows import Columns, Reader
+from rovrl.audit.read.step_files import NemoReader, PrimeReader, VerlReader
+from rovrl.audit.read.table import TableReader, is_skipped, listed, natural, reached_once, table_files
 from rovrl.audit.read.tables import READ, batches, columns_of, refusal
+from rovrl.audit.read.texts import ending
 from rovrl.errors import RovrlError
 
 READERS: dict[str, type[Reader]] = {
@@ -24,6 +28,18 @@ READERS: dict[str, type[Reader]] = {
 OWN_FILES = tuple(name for name in READERS if name != TableReader.name)
 """Kinds that are known by their own files; any file with rewards may be a table."""
 DEPTH = 3
+"""Folders below a path in which runs are looked for."""
+PIECE = r"(step|epoch|rank|shard|part|iter|worker|node|chunk)s?[-_.]?\d+"
+PIECES = re.compile(rf"(?<![a-z]){PIECE}|(?<!\d)\d+-of-\d+", re.IGNORECASE)
+"""What the name of a piece of a run has in it."""
+FOLDER_PIECE = re.compile(rf"(global_)?{PIECE}", re.IGNORECASE)
+"""The whole name of a folder that holds a piece of a run."""
+NUMBER = re.compile(r"[-_.\d]+")
+"""The whole name of a folder that a sweep numbers: a piece of a run, or a run."""
+RUN = re.compile(r"(?<![a-z])(run|seed|exp|trial|lr)", re.IGNORECASE)
+"""Names of runs may be numbered too."""
+LOOKED_AT = 4096
+"""Rows of each table that are compared: runs begin alike."""
 
 
 def find_runs(path: Path, format: str, columns: Columns) -> list[Path]:
@@ -48,7 +64,7 @@ def _found(path: Path, format: str, columns: Columns) -> list[Path]:
     runs = {f for f in runs if not any(parent in runs for parent in f.parents)}
     if not runs and format in ("auto", "table"):
         reader = TableReader(columns)
-        runs = runs_apart(path, reader.files(path), reader, columns)
+        runs = _runs_apart(path, reader.files(path), reader)
     return sorted(runs, key=natural) or [path]
 
 
@@ -88,9 +104,7 @@ def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
     for what, name in named.items():
         if name not in present:
             option = f"--{what.replace('_', '-')}-column"
-            raise RovrlError(
-                f"{files[0]} has no column {name!r} ({option}); its columns are {_listed(sorted(present))}"
-            )
+            raise RovrlError(f"{files[0]} has no column {name!r} ({option}); its columns are {listed(sorted(present))}")
 
 
 def _nothing_found(path: Path, columns: Columns) -> str:
@@ -105,7 +119,7 @@ def _nothing_found(path: Path, columns: Columns) -> str:
         if present and columns.find("reward", present) is None:
             named = f"no column {columns.reward!r}" if columns.reward else "no reward column with a usual name"
             return (
-                f"{file} has {named}; its columns are {_listed(present)}: name the reward with --reward-column "
+                f"{file} has {named}; its columns are {listed(present)}: name the reward with --reward-column "
                 "(and --group-column, --step-column, --prompt-column, --completion-column)"
             )
     told = "; ".join(note.sentence for note in notes.all())
@@ -116,5 +130,61 @@ def _nothing_found(path: Path, columns: Columns) -> str:
     )
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+def tell_shared(rollouts: Rollouts) -> None:
+    """A note on groups with rows in several files, unless names say that these are pieces of a run."""
+    first, last = rollouts.file[rollouts.start[:-1]], rollouts.file[rollouts.start[1:] - 1]
+    shared = np.flatnonzero(first != last)
+    some = [rollouts.files[int(number[shared[0]])] for number in (first, last)] if len(shared) else []
+    if some and not all(_is_piece(one.name) or _is_piece(one.parent.name) for one in some):
+        rollouts.notes.tell(
+            "groups_over_files",
+            f"{len(shared):,} groups have rows in several files, as in {some[0]} and {some[1]}: rows of one step with the same "
+            "group id were taken as one group; if the files are of different runs, audit them one by one",
+        )
+
+
+def _runs_apart(path: Path, files: list[Path], reader: Reader) -> set[Path]:
+    """The files and folders directly below `path` that are runs of their own; empty if `files` are pieces of one run.
+
+    Folders with names of their own are runs. Folders with numbers for names, as a sweep makes them, and files are runs if they
+    hold the same groups of the same steps; a file beside folders that are runs is one more.
+    """
+    first: dict[Path, Path] = {}
+    for file in files:
+        first.setdefault(path / file.relative_to(path).parts[0], file)
+    folders = [head for head in first if head.is_dir()]
+    if len(first) < 2:
+        return set()
+    if len(folders) > 1:
+        if any(FOLDER_PIECE.fullmatch(folder.name) for folder in folders):
+            return set()
+        if not any(NUMBER.fullmatch(folder.name) for folder in folders):
+            return set(first)
+    elif _numbered(list(first)) or any(_is_piece(head.name) for head in first):
+        return set()
+    shared = [_groups(reader, first[head]) for head in (folders if len(folders) > 1 else first)]
+    return set(first) if all(shared[0] & other for other in shared[1:]) else set()
+
+
+def _is_piece(name: str) -> bool:
+    return bool(PIECES.search(name))
+
+
+def _numbered(heads: list[Path]) -> bool:
+    """Whether the names differ in numbers alone, and are not those of runs."""
+    names = {re.sub(r"\d+", "", head.name.lower()) for head in heads}
+    return len(names) == 1 and not RUN.search(names.pop())
+
+
+def _groups(reader: Reader, file: Path) -> set[tuple[int, str]]:
+    """(step, group) of the first rows; prompts alone, which come again in every epoch, name no group."""
+    if reader.by_runs and reader.columns.find("step", columns_of(file, Notes())) is None:
+        return set()
+    try:
+        chunk = next(iter(reader.chunks(file, frozenset(), Notes())), None)
+    except RovrlError:
+        return set()
+    if chunk is None or chunk.group is None:
+        return set()
+    labels = map(str, chunk.group.slice(0, LOOKED_AT).to_pylist())
+    return set(zip(chunk.step[:LOOKED_AT].tolist(), labels, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrays import joined
-from rovrl.audit.arrow import flag_array, flags_of, index_array, integers_of, text_array
-from rovrl.audit.bombs import unpacked
-from rovrl.audit.read.apart import tell_shared
-from rovrl.audit.read.cells import decodable
-from rovrl.audit.read.numbering import Rows, files_of_rows, numbered, shortest
-from rovrl.audit.read.rows import Chunk, Notes, Reader
+from rovrl.audit.arrays import flags_of, integers_of, joined, taken, text_array
+from rovrl.audit.read.cells import decodable, plain
+from rovrl.audit.read.notes import Notes
+from rovrl.audit.read.rows import Chunk, Reader
 from rovrl.audit.read.tables import pa, pc
 from rovrl.errors import RovrlError
 from rovrl.output.progress import Progress
 
 MOST_LABELS = 2**30
 """Bytes of the names of all groups, which are held in memory; a prompt can be the name of its group."""
+PER_ROW = ("reward", "file", "row", "advantage", "planted", "digest")
+"""The columns of `Rollouts` that have one entry per response."""
 
 
 @dataclass
@@ -36,10 +36,10 @@ class Rollouts:
     label: Any
     """pyarrow string array, one per group."""
     file: NDArray[np.int32]
-    row: Rows
+    row: NDArray[np.int64]
     advantage: NDArray[np.float64] | None = None
     planted: NDArray[np.bool_] | None = None
-    digest: NDArray[np.uint64] | None = None
+    digest: NDArray[np.int64] | None = None
     by_runs: bool = False
     notes: Notes = field(default_factory=Notes)
 
@@ -57,180 +57,120 @@ class Rollouts:
         """The rows of one group."""
         return slice(int(self.start[group]), int(self.start[group + 1]))
 
+    def arranged(
+        self, sizes: NDArray[np.int64], groups: NDArray[np.int64], rows: NDArray[np.int64] | None = None
+    ) -> Rollouts:
+        """Groups of these sizes, with step and label of `groups`; `rows` in their new order, None: as they are."""
+        columns = {} if rows is None else {name: taken(getattr(self, name), rows) for name in PER_ROW}
+        start = np.concatenate([[0], np.cumsum(sizes)])
+        return replace(self, start=start, step=self.step[groups], label=taken(self.label, groups), **columns)
+
     def select(self, keep: NDArray[np.bool_]) -> Rollouts:
         """Only the groups where `keep` is True."""
         if keep.all():
             return self
-        rows = np.repeat(keep, self.size)
-        pick = lambda column: None if column is None else column[rows]  # noqa: E731
-        return replace(
-            self,
-            reward=self.reward[rows],
-            start=np.concatenate([[0], np.cumsum(self.size[keep])]),
-            step=self.step[keep],
-            label=self.label.filter(flag_array(keep)),
-            file=self.file[rows],
-            row=self.row[rows],
-            advantage=pick(self.advantage),
-            planted=pick(self.planted),
-            digest=pick(self.digest),
-        )
+        return self.arranged(self.size[keep], np.flatnonzero(keep), np.flatnonzero(np.repeat(keep, self.size)))
+
+    def merged(self) -> Rollouts:
+        """Groups with the same step and label as one, where the first of them is; the rows keep their order in it."""
+        if pa.types.is_integer(self.label.type) and (np.diff(integers_of(self.label)) > 0).all():
+            return self
+        codes = self.label.dictionary_encode()
+        if len(codes.dictionary) == self.groups:  # every one has a label of its own: the usual case
+            return self
+        code = integers_of(codes.indices)
+        _, rank = np.unique(self.step, return_inverse=True)
+        _, first, inverse = np.unique(rank * (code.max() + 1) + code, return_index=True, return_inverse=True)
+        position = np.empty(len(first), dtype=np.int64)
+        position[np.argsort(first, kind="stable")] = np.arange(len(first))
+        group = position[inverse]
+        sizes = np.bincount(group, weights=self.size, minlength=len(first)).astype(np.int64)
+        return self.arranged(sizes, np.sort(first), np.argsort(np.repeat(group, self.size), kind="stable"))
 
 
 def load(reader: Reader, files: list[Path], want: frozenset[str], notes: Notes, progress: Progress) -> Rollouts:
     """All rows of `files`, grouped by label: by (step, label), or by runs of equal labels where the reader says so."""
-    gathered = _Gathered(by_runs=reader.by_runs)
-    total = sum(_bytes(file) for file in files)
-    done = 0
+    parts: dict[str, list[Any]] = defaultdict(list)
+    total, done, held = sum(map(_bytes, files)), 0, 0
     for number, file in enumerate(files):
         progress(done, total, "reading")
-        gathered.new_file()
         for chunk in reader.chunks(file, want, notes):
-            gathered.add(chunk, number, notes)
+            chunk = _labelled(chunk, notes)
+            if not len(chunk):
+                continue
+            starts = np.flatnonzero(np.append(True, _changes(chunk.group, chunk.step)))
+            label = plain(decodable(taken(chunk.group, starts)))
+            held += label.nbytes
+            if held > MOST_LABELS:
+                raise RovrlError(
+                    f"the names of the groups take more than {MOST_LABELS / 2**30:,.3g} GB: name a column with short ones "
+                    "with --group-column, or audit fewer files at a time"
+                )
+            parts["label"].append(label)
+            parts["length"].append(np.diff(starts, append=len(chunk)))
+            parts["step"].append(chunk.step[starts])
+            parts["file"].append(np.full(len(chunk), number, dtype=np.int32))
+            for name in ("reward", "row", "advantage", "planted", "digest"):
+                parts[name].append(getattr(chunk, name))
         done += _bytes(file)
     progress(total, total, "reading")
-    return gathered.finish(reader, files, notes)
+    return _grouped(reader, files, notes, parts)
 
 
-class _Gathered:
-    """Runs of rows with equal step and label, collected chunk by chunk."""
-
-    def __init__(self, by_runs: bool) -> None:
-        self.by_runs = by_runs
-        self.rows: dict[str, list[Any]] = {name: [] for name in ("reward", "advantage", "planted", "digest")}
-        self.file: list[tuple[int, int]] = []
-        self.row: list[Rows] = []
-        self.length: list[NDArray[np.int64]] = []
-        self.step: list[NDArray[np.int64]] = []
-        self.label: list[Any] = []
-        self.last: tuple[int, Any] | None = None
-        self.held = 0
-
-    def new_file(self) -> None:
-        self.last = None
-
-    def add(self, chunk: Chunk, number: int, notes: Notes) -> None:
-        chunk = _labelled(chunk, notes)
-        if not len(chunk):
-            return
-        starts = _run_starts(chunk)
-        label = decodable(chunk.group.take(index_array(starts)))
-        length = np.diff(np.append(starts, len(chunk)))
-        step = chunk.step[starts]
-        here, last = ((int(step[k]), label[k].as_py()) for k in (0, len(step) - 1))
-        if self.by_runs and self.last == here:  # a run that goes on over the chunk's edge
-            self.length[-1][-1] += length[0]
-            label, length, step = label.slice(1), length[1:], step[1:]
-        self.last = last
-        self.held += unpacked(label)
-        if self.held > MOST_LABELS:
-            held = f"the names of the groups take more than {MOST_LABELS / 2**30:,.3g} GB"
-            raise RovrlError(
-                f"{held}: name a column with short ones with --group-column, or audit fewer files at a time"
-            )
-        if len(length):
-            self.length.append(length)
-            self.step.append(step)
-            self.label.append(label)
-        self.file.append((number, len(chunk)))
-        self.row.append(shortest(chunk.row))
-        for name in ("reward", "advantage", "planted", "digest"):
-            self.rows[name].append(getattr(chunk, name))
-
-    def finish(self, reader: Reader, files: list[Path], notes: Notes) -> Rollouts:
-        length, step = joined(self.length, np.int64), joined(self.step, np.int64)
-        label = _labels(self.label)
-        rows: dict[str, Any] = {name: self._column(name) for name in self.rows}
-        rows |= {"file": files_of_rows(self.file), "row": numbered(self.row)}
-        if not self.by_runs:
-            order, length, first = merged(step, label, length)
-            if order is not None:
-                step, label = step[first], label.take(index_array(first))
-                rows = {name: None if column is None else column[order] for name, column in rows.items()}
-                if reader.any_name:
-                    tell_shared(rows["file"], length, files, notes)
-        infinite = np.isinf(rows["reward"])
-        if infinite.any():
-            rows["reward"] = np.where(infinite, np.nan, rows["reward"])
-        start = np.concatenate([[0], np.cumsum(length)])
-        label = label.cast(pa.large_string())
-        return Rollouts(
-            reader.name, files, start=start, step=step, label=label, by_runs=self.by_runs, notes=notes, **rows
-        )
-
-    def _column(self, name: str) -> Any:
-        parts = self.rows[name]
-        if name == "reward":
-            return joined(parts, np.float64)
-        return None if not parts or any(part is None for part in parts) else joined(parts, np.float64)
+def _grouped(reader: Reader, files: list[Path], notes: Notes, parts: dict[str, list[Any]]) -> Rollouts:
+    """The runs of equal labels of all chunks, put together as the reader says."""
+    logged = [
+        name for name in ("advantage", "planted", "digest") if parts[name] and all(p is not None for p in parts[name])
+    ]
+    reward = joined(parts["reward"], np.float64)
+    runs = Rollouts(
+        kind=reader.name,
+        files=files,
+        reward=np.where(np.isinf(reward), np.nan, reward),
+        start=np.concatenate([[0], np.cumsum(joined(parts["length"], np.int64))]),
+        step=joined(parts["step"], np.int64),
+        label=_one_kind(parts["label"]),
+        file=joined(parts["file"], np.int32),
+        row=joined(parts["row"], np.int64),
+        **{name: joined(parts[name], None) for name in logged},
+        by_runs=reader.by_runs,
+        notes=notes,
+    )
+    if not reader.by_runs:
+        runs = runs.merged()
+    elif runs.groups:  # a run that goes on in the next chunk of its file is one
+        new = _changes(runs.label, runs.step) | (np.diff(runs.file[runs.start[:-1]]) != 0)
+        first = np.flatnonzero(np.append(True, new))
+        runs = runs.arranged(np.add.reduceat(runs.size, first), first)
+    return replace(runs, label=runs.label.cast(pa.large_string()))
 
 
-def _labels(parts: list[Any]) -> Any:
+def _one_kind(parts: list[Any]) -> Any:
     """The labels of all runs as one array: whole numbers as they are, anything else as text."""
-    kinds = {part.type for part in parts}
-    kind = kinds.pop() if len(kinds) == 1 else pa.large_string()
-    kind = kind if pa.types.is_integer(kind) else pa.large_string()
     if not parts:
         return text_array([])
+    kinds = {part.type for part in parts}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    kind = kind if kind is not None and pa.types.is_integer(kind) else pa.large_string()
     return pa.concat_arrays([part.cast(kind) for part in parts])
-
-
-def merged(
-    step: NDArray[np.int64], label: Any, length: NDArray[np.int64]
-) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64]]:
-    """Runs with the same (step, label) put together: the new order of rows (None: as it is), sizes, first run of each."""
-    if pa.types.is_integer(label.type) and _ascending(integers_of(label)):
-        return None, length, np.arange(len(label))
-    codes = label.dictionary_encode()
-    if len(codes.dictionary) == len(label):  # every run is a group of its own: the usual case
-        return None, length, np.arange(len(label))
-    code = integers_of(codes.indices)
-    _, rank = np.unique(step, return_inverse=True)
-    _, first, inverse = np.unique(rank * (code.max() + 1) + code, return_index=True, return_inverse=True)
-    position = np.empty(len(first), dtype=np.int64)
-    position[np.argsort(first, kind="stable")] = np.arange(len(first))
-    group = position[inverse]
-    sizes = np.bincount(group, weights=length, minlength=len(first)).astype(np.int64)
-    order = np.argsort(np.repeat(group, length), kind="stable")
-    return order, sizes, np.sort(first)
-
-
-def _ascending(values: NDArray[np.int64]) -> bool:
-    return bool((values[1:] > values[:-1]).all())
 
 
 def _labelled(chunk: Chunk, notes: Notes) -> Chunk:
     """The chunk without rows that name no group; in a chunk without any labels nothing is left."""
-    if chunk.group is None:
-        notes.count("no_group", "{n} rows name no group and were left out", len(chunk))
-        return Chunk(chunk.row[:0], chunk.reward[:0], chunk.step[:0])
-    if not chunk.group.null_count:
-        return chunk
-    keep = chunk.group.is_valid()
-    kept = flags_of(keep)
-    notes.count("no_group", "{n} rows name no group and were left out", int((~kept).sum()))
-    pick = lambda column: None if column is None else column[kept]  # noqa: E731
-    return Chunk(
-        chunk.row[kept],
-        chunk.reward[kept],
-        chunk.step[kept],
-        chunk.group.filter(keep),
-        advantage=pick(chunk.advantage),
-        digest=pick(chunk.digest),
-        planted=pick(chunk.planted),
-    )
+    known = np.zeros(len(chunk), dtype=bool) if chunk.group is None else flags_of(chunk.group.is_valid())
+    notes.count("no_group", "{n} rows name no group and were left out", int((~known).sum()))
+    return chunk.where(known)
 
 
-def _run_starts(chunk: Chunk) -> NDArray[np.int64]:
-    """Where the label or the step differs from the row before."""
-    labels = chunk.group.indices if pa.types.is_dictionary(chunk.group.type) else chunk.group
-    if pa.types.is_integer(labels.type):
-        values = integers_of(labels)
+def _changes(label: Any, step: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where the label or the step differs from the one before, from the second on."""
+    label = label.indices if pa.types.is_dictionary(label.type) else label
+    if pa.types.is_integer(label.type):
+        values = integers_of(label)
         change = values[1:] != values[:-1]
     else:
-        change = flags_of(pc.not_equal(labels.slice(1), labels.slice(0, len(labels) - 1)))
-    change = change | (chunk.step[1:] != chunk.step[:-1])
-    return np.concatenate([[0], np.flatnonzero(change) + 1])
+        change = flags_of(pc.not_equal(label.slice(1), label.slice(0, max(len(label) - 1, 0))))
+    return change | (step[1:] != step[:-1])
 
 
 def _bytes(file: Path) -> int:

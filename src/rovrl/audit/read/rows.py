@@ -1,17 +1,20 @@
-"""The common form of saved rollouts: chunks of rows as a reader yields them, and what was noticed while reading."""
+"""The common form of saved rollouts: rows of one response each, and what a reader of one kind of dump has to say of it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.read.numbering import Rows
+from rovrl.audit.arrays import taken
+from rovrl.audit.read.cells import Batch
+from rovrl.audit.read.notes import Notes
+from rovrl.audit.read.tables import batches
 from rovrl.errors import RovrlError
 
 STATISTICS = frozenset({"reward"})
@@ -38,15 +41,8 @@ class Columns:
     USUAL: ClassVar[dict[str, tuple[str, ...]]] = {
         "reward": ("reward", "score", "rewards", "scores", "total_reward"),
         "group": (
-            "group",
-            "group_id",
-            "uid",
-            "prompt_id",
-            "prompt_uid",
-            "group_uid",
-            "problem_id",
-            "prompt_index",
-            "prompt_idx",
+            *("group", "group_id", "uid", "prompt_id", "prompt_uid", "group_uid"),
+            *("problem_id", "prompt_index", "prompt_idx"),
         ),
         "step": ("step", "global_step", "training_step", "iteration", "update", "rollout_id"),
         "prompt": ("prompt", "input", "question", "query", "problem", "instruction"),
@@ -81,7 +77,7 @@ class Columns:
 class Chunk:
     """Some rows of one file, in order. Arrays have one entry per row."""
 
-    row: Rows
+    row: NDArray[np.int64]
     """Row numbers in the file, the same in every pass."""
     reward: NDArray[np.float64]
     """NaN where there is no finite score."""
@@ -95,7 +91,7 @@ class Chunk:
     log_ratios: list[NDArray[np.float64] | None] | None = None
     clip: NDArray[np.float64] | None = None
     """[row, 2]: the run's own clip_low and clip_high."""
-    digest: NDArray[np.uint64] | None = None
+    digest: NDArray[np.int64] | None = None
     """Of completion and rewards, where batches may be logged twice."""
     planted: NDArray[np.bool_] | None = None
     """Where the run itself says that the reward was contaminated (our records of a stress run)."""
@@ -103,49 +99,18 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.row)
 
+    def take(self, rows: NDArray[np.int64]) -> Chunk:
+        """Only these rows, in this order."""
+        return Chunk(**{column.name: taken(getattr(self, column.name), rows) for column in fields(self)})
 
-@dataclass(frozen=True)
-class Note:
-    """Something a reader of the result should know; never by itself a reason to fail."""
-
-    code: str
-    sentence: str
-
-
-@dataclass
-class Notes:
-    """Collects notes; equal codes of many files become one sentence with a count."""
-
-    notes: list[Note] = field(default_factory=list)
-    counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    KEEP: ClassVar[int] = 5
-
-    def tell(self, code: str, sentence: str) -> None:
-        """Adds a note; beyond a few of the same code only the number grows."""
-        seen = sum(note.code == code for note in self.notes)
-        if seen < self.KEEP:
-            if not any(note.code == code and note.sentence == sentence for note in self.notes):
-                self.notes.append(Note(code, sentence))
-        else:
-            self.counts[code, ""] = self.counts.get((code, ""), 0) + 1
-
-    def count(self, code: str, sentence: str, number: int) -> None:
-        """Adds to a running number; `sentence` has one `{n}` for it."""
-        if number:
-            self.counts[code, sentence] = self.counts.get((code, sentence), 0) + int(number)
-
-    def all(self) -> list[Note]:
-        """The notes with their numbers filled in."""
-        counted = [
-            Note(code, sentence.format(n=f"{number:,}") if sentence else f"{number:,} more notes like the ones above")
-            for (code, sentence), number in self.counts.items()
-        ]
-        return [*self.notes, *counted]
+    def where(self, keep: NDArray[np.bool_]) -> Chunk:
+        """Only the rows where `keep` is True."""
+        return self if keep.all() else self.take(np.flatnonzero(keep))
 
 
 @dataclass
 class Reader(ABC):
-    """One kind of dump, and what such a dump can hold."""
+    """One kind of dump: which files it has, what they can hold, and how a batch of their rows is a chunk."""
 
     columns: Columns = field(default_factory=Columns)
     by_runs: bool = False
@@ -153,11 +118,13 @@ class Reader(ABC):
     repeats: bool = False
     """The same batch may be logged several times, and evaluation rows may be mixed in."""
     group_size: int | None = None
-    """Responses per prompt where the run's own settings, which lie beside the dump, say it; known once it has been read."""
+    """Responses per prompt where the run's own settings, beside the dump, say it; known once it has been read."""
     keep_evaluation: bool = False
     """Rows that the dump itself shows to be evaluation are wanted too."""
     method: str | None = None
     """What the dump itself says the run was trained with, once it has been read; None where it says nothing."""
+    needs: tuple[str, ...] = ()
+    """Columns without which a file is not of this kind."""
     name: ClassVar[str]
     """The word for `--format`."""
     title: ClassVar[str]
@@ -180,13 +147,22 @@ class Reader(ABC):
         """The files of this kind at `path`, in the order of the run; empty if this is another kind of dump."""
 
     @abstractmethod
+    def chunk(self, batch: Batch, file: Path, want: frozenset[str], notes: Notes) -> Chunk:
+        """The rows of one batch of `file`; `want` names the columns beside the rewards that are needed."""
+
+    def batches(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Batch]:
+        """The rows of one file as they are stored; here with all columns."""
+        return batches(file, None, notes)
+
     def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
-        """The rows of one file; `want` names the columns beside the rewards that are needed."""
+        """The rows of one file in the common form; none of a file that lacks what this kind needs."""
+        for batch in self.batches(file, want, notes):
+            if missing := [name for name in self.needs if name not in batch.names]:
+                lacks = f"{file} has no column {', '.join(missing)} and was left out"
+                notes.tell("damaged_file", f"{lacks}: it does not hold {self.title}")
+                return
+            yield self.chunk(batch, file, want, notes)
 
-    def has_prompts(self, file: Path) -> bool:
-        """Whether the file holds prompts beside its groups, so that a pass over them is worth starting."""
-        return True
-
-    def has_tokens(self, file: Path) -> bool:
-        """Whether the file holds token log-ratios, so that a pass over them is worth starting."""
-        return False
+    def holds(self, what: str, file: Path) -> bool:
+        """Whether the file may hold "prompt" beside its groups, or "tokens", so that a pass over them is worth starting."""
+        return what == "prompt"

@@ -1,11 +1,11 @@
-"""Generic Parquet, JSON lines and CSV: one row per response, columns by name."""
+"""Generic Parquet, JSON lines and CSV: one row per response, columns by name; and which files of a folder may be tables."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.read.cells import Batch
-from rovrl.audit.read.lines import ending
-from rovrl.audit.read.rows import Chunk, Columns, Notes, Reader
-from rovrl.audit.read.tables import READ, batches, columns_of
+from rovrl.audit.read.notes import Notes
+from rovrl.audit.read.rows import Chunk, Columns, Reader
+from rovrl.audit.read.tables import BATCH_ROWS, READ, TEXT_ROWS, batches, columns_of
+from rovrl.audit.read.texts import ending
 from rovrl.errors import RovrlError
 
 SKIPPED_FOLDERS = re.compile(r"checkpoints?|checkpoint[-_]\d+|wandb|runs|audit|\..*", re.IGNORECASE)
@@ -27,12 +28,15 @@ MOST_EXACT = 2**53
 FLAGGED = ("step", "group", "response", "reward", "why", "prompt", "completion", "file", "row")
 """The columns of flagged responses as an audit writes them (`show.export`)."""
 NOT_ROLLOUTS = {"audit.json", "trainer_state.json", "config.json", "settings.json", "package.json", "metrics.jsonl"}
+TOKENS = ("log_ratios", "logp_new", "logp_old", "mask")
 
 
 @dataclass
 class TableReader(Reader):
     """Rows of one response each; without a group column, groups are runs of equal prompts."""
 
+    place: dict[str, str | None] = field(default_factory=dict)
+    """Which column of the file that is being read holds what."""
     name: ClassVar[str] = "table"
     title: ClassVar[str] = "a table of rollouts"
     takes: ClassVar[tuple[str, ...]] = tuple(Columns.USUAL)
@@ -42,71 +46,53 @@ class TableReader(Reader):
     def files(self, path: Path) -> list[Path]:
         """Every readable table below `path`, in natural order of names, without those that an audit has written there."""
         found = [path] if path.is_file() else [file for file in table_files(path) if not _is_flagged(file)]
-        if not found:
-            return []
-        usable = [file for file in found if self._has_reward(file)]
+        usable = [file for file in found if self._places(file)["reward"] is not None]
         if usable:
-            self.by_runs = self._place("group", usable[0]) is None
+            self.by_runs = self._places(usable[0])["group"] is None
         return usable
 
-    def chunks(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Chunk]:
-        """See `Reader`."""
-        present = columns_of(file, notes)
-        place = {what: self.columns.find(what, present) for what in Columns.USUAL}
+    def batches(self, file: Path, want: frozenset[str], notes: Notes) -> Iterator[Batch]:
+        """Only the columns that are wanted, in the order of `Columns`."""
+        place = self.place = self._places(file, notes)
         if place["reward"] is None:
             return
-        if place["group"] is None and place["prompt"] is None and present:
+        if place["group"] is None and place["prompt"] is None:
             raise RovrlError(
                 f"{file} has neither a group nor a prompt column, so responses cannot be compared within groups; its "
-                f"columns are {_listed(present)}: name one with --group-column or --prompt-column"
+                f"columns are {listed(columns_of(file, notes))}: name one with --group-column or --prompt-column"
             )
-        for batch in batches(file, self._needed(place, want), notes):
-            yield self._chunk(batch, place, want, notes)
+        needed = {"step", "group" if place["group"] else "prompt", *(want & {"advantage", "prompt"})}
+        needed |= {"reward"} if want - {"prompt"} else set()
+        needed |= {"prompt", "completion"} if "text" in want else set()
+        needed |= set(TOKENS) if "tokens" in want else set()
+        names = [name for what, name in place.items() if what in needed and name]
+        yield from batches(file, names, notes, TEXT_ROWS if want & {"text", "prompt"} else BATCH_ROWS)
 
-    def _chunk(self, batch: Batch, place: dict[str, str | None], want: frozenset[str], notes: Notes) -> Chunk:
-        here = {what: name if name in batch.names else None for what, name in place.items()}
-        label = here["group"] or here["prompt"]
-        chunk = Chunk(
+    def chunk(self, batch: Batch, file: Path, want: frozenset[str], notes: Notes) -> Chunk:
+        """See `Reader`."""
+        here = {what: name if name in batch.names else None for what, name in self.place.items()}
+        label, prompt, completion = here["group"] or here["prompt"], here["prompt"], here["completion"]
+        return Chunk(
             row=batch.rows,
-            reward=batch.numbers(here["reward"]) if here["reward"] else np.full(len(batch), np.nan),
+            reward=batch.numbers(here["reward"] or ""),
             step=steps(batch, here["step"], notes),
             group=batch.labels(label) if label else None,
+            advantage=batch.numbers(here["advantage"]) if "advantage" in want and here["advantage"] else None,
+            prompt=batch.texts(prompt) if want & {"text", "prompt"} and prompt else None,
+            completion=batch.texts(completion) if "text" in want and completion else None,
+            log_ratios=log_ratios(batch, here) if "tokens" in want else None,
         )
-        if "advantage" in want and here["advantage"]:
-            chunk.advantage = batch.numbers(here["advantage"])
-        if "text" in want:
-            chunk.prompt = batch.texts(here["prompt"]) if here["prompt"] else None
-            chunk.completion = batch.texts(here["completion"]) if here["completion"] else None
-        if "prompt" in want and here["prompt"]:
-            chunk.prompt = batch.texts(here["prompt"])
-        if "tokens" in want:
-            chunk.log_ratios = log_ratios(batch, here)
-        return chunk
 
-    def _needed(self, place: dict[str, str | None], want: frozenset[str]) -> list[str]:
-        needed = {"step", "group" if place["group"] else "prompt"}
-        needed |= {"reward"} if want - {"prompt"} else set()
-        needed |= {"advantage"} if "advantage" in want else set()
-        needed |= {"prompt", "completion"} if "text" in want else set()
-        needed |= {"prompt"} if "prompt" in want else set()
-        needed |= {"log_ratios", "logp_new", "logp_old", "mask"} if "tokens" in want else set()
-        return [name for what, name in place.items() if what in needed and name]
+    def holds(self, what: str, file: Path) -> bool:
+        """See `Reader`; token log-ratios, or both log-probabilities to take them from."""
+        place = self._places(file)
+        if what == "tokens":
+            return bool(place["log_ratios"] or (place["logp_new"] and place["logp_old"]))
+        return place["prompt"] is not None
 
-    def has_prompts(self, file: Path) -> bool:
-        """See `Reader`."""
-        return self._place("prompt", file) is not None
-
-    def has_tokens(self, file: Path) -> bool:
-        """Whether the file holds token log-ratios, or both log-probabilities to take them from."""
-        present = columns_of(file, Notes())
-        found = {what: self.columns.find(what, present) for what in ("log_ratios", "logp_new", "logp_old")}
-        return bool(found["log_ratios"] or (found["logp_new"] and found["logp_old"]))
-
-    def _has_reward(self, file: Path) -> bool:
-        return self._place("reward", file) is not None
-
-    def _place(self, what: str, file: Path) -> str | None:
-        return self.columns.find(what, columns_of(file, Notes()))
+    def _places(self, file: Path, notes: Notes | None = None) -> dict[str, str | None]:
+        present = columns_of(file, notes or Notes())
+        return {what: self.columns.find(what, present) for what in Columns.USUAL}
 
 
 def table_files(path: Path, suffixes: tuple[str, ...] = tuple(READ)) -> list[Path]:
@@ -209,5 +195,6 @@ def _is_flagged(file: Path) -> bool:
     return ending(file) in (".csv", ".parquet") and tuple(columns_of(file, Notes())) == FLAGGED
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first names of columns, for a sentence."""
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")

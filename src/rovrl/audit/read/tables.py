@@ -1,6 +1,8 @@
-"""Rows out of Parquet, JSON lines and CSV, in batches; damage becomes a note, never an exception.
+"""Rows of any file that is read: Parquet, JSON lines and CSV, in batches; damage becomes a note, never an exception.
 
-Nothing here executes what it reads: no pickle, no eval, no format that can hold code.
+Nothing here executes what it reads: no pickle, no eval, no format that can hold code. Nor does it unpack more than memory
+holds: what a Parquet file says of its own size counts a text once, however many rows repeat it by number, so the longest of
+them is looked up, and as many rows are read at once as fit.
 """
 
 from __future__ import annotations
@@ -11,20 +13,27 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rovrl.audit.bombs import counted, rows_at_once
 from rovrl.audit.read.cells import ArrowBatch, Batch
-from rovrl.audit.read.lines import ending
-from rovrl.audit.read.rows import Notes
-from rovrl.audit.read.texts import MOST_BYTES, csv_rows, damaged, json_lines, tell_doubles
+from rovrl.audit.read.notes import Notes
+from rovrl.audit.read.texts import (
+    AT_ONCE,
+    MOST_BYTES,
+    csv_rows,
+    damaged,
+    ending,
+    json_lines,
+    most_bytes,
+    tell_doubles,
+)
 from rovrl.errors import RovrlError, require
 
 pa = require("pyarrow", extra="report")
 pc = require("pyarrow.compute", extra="report")
 
-BATCH_ROWS, NUMBER_ROWS = 2**17, 2**20
-"""Rows read at a time, and where only numbers are read: whatever a text column may unpack to, the batch fits into memory."""
-MOST_ROWS = 2**28
-"""Rows of one file; more do not fit into memory, and a small file that claims them is a bomb."""
+BATCH_ROWS, TEXT_ROWS = 2**20, 2**17
+"""Rows read at a time, at most, and where texts are looked at one by one."""
+WIDTH = 8
+"""Bytes of a number, or of the place of a text, in memory."""
 REFUSED = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".npy", ".npz", ".joblib", ".ckpt"}
 
 
@@ -76,21 +85,22 @@ def refusal(path: Path) -> str:
     return f"{path} is not read: expected a .parquet, .jsonl, .jsonl.gz, .json, .csv or .tsv file"
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path, **options: Any) -> Any:
     """A Parquet file, read without a memory map: one that is cut short while it is read would kill the process."""
-    return require("pyarrow.parquet", extra="report").ParquetFile(path)
+    return require("pyarrow.parquet", extra="report").ParquetFile(path, **options)
 
 
 def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
-    start = 0
+    start = unpacked = 0
     try:
         with _opened(path) as file:
             names = file.schema_arrow.names
             wanted = None if columns is None else [name for name in columns if name in names]
-            _check_size(file.metadata, wanted)
             tell_doubles(path, names if wanted is None else [name for name in names if name in wanted], notes)
-            size = rows_at_once(path, file.metadata, wanted, size)
-            for batch in counted(_read(file, wanted, size), MOST_BYTES):
+            size = _rows_at_once(path, file.metadata, wanted, size)
+            for batch in file.iter_batches(batch_size=size, columns=wanted):
+                unpacked += batch.nbytes
+                _check_size(unpacked, MOST_BYTES)
                 yield ArrowBatch(start, batch)
                 start += batch.num_rows
     except (pa.ArrowException, ValueError, OSError) as error:
@@ -98,40 +108,51 @@ def _parquet(path: Path, columns: list[str] | None, notes: Notes, size: int) -> 
         notes.tell("damaged_file", damaged(path, error) + rest)
 
 
-def _read(file: Any, wanted: list[str] | None, size: int) -> Iterator[Any]:
-    """The batches of a Parquet file; numbers alone in larger ones, unless the file is damaged: then not more is lost."""
-    start = 0
-    if size == BATCH_ROWS and wanted and all(_is_number(file.schema_arrow, name) for name in wanted):
-        try:
-            for batch in file.iter_batches(batch_size=NUMBER_ROWS, columns=wanted):
-                yield batch
-                start += batch.num_rows
-        except (pa.ArrowException, OSError):
-            pass
-        else:
-            return
-    seen = 0
-    for batch in file.iter_batches(batch_size=size, columns=wanted):
-        yield from [batch.slice(max(start - seen, 0))] if seen + batch.num_rows > start else ()
-        seen += batch.num_rows
+def _check_size(unpacked: int, most: int) -> None:
+    """A ValueError for more bytes than a file may unpack to."""
+    if unpacked > most:
+        raise ValueError(f"it unpacks to more than {most / 2**30:,.3g} GB: split it")
 
 
-def _is_number(schema: Any, name: str) -> bool:
-    kinds = [schema.field(k).type for k in schema.get_all_field_indices(name)]
-    return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
+def _rows_at_once(path: Path, metadata: Any, wanted: list[str] | None, size: int) -> int:
+    """How many rows of a Parquet file can be read at once, at most `size`; a ValueError for a bomb."""
+    groups = [(number, metadata.row_group(number)) for number in range(metadata.num_row_groups)]
+    columns = [(number, group.num_rows, group.column(k)) for number, group in groups for k in range(group.num_columns)]
+    columns = [entry for entry in columns if wanted is None or entry[2].path_in_schema.split(".")[0] in wanted]
+    claimed = sum(max(column.total_uncompressed_size, WIDTH * column.num_values) for _, _, column in columns)
+    _check_size(claimed, most_bytes(path))
+    for number, rows, column in columns:
+        stored, per_row = column.total_uncompressed_size, column.num_values / max(rows, 1)
+        width = max(WIDTH, stored / max(column.num_values, 1))
+        repeated = column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
+        if repeated and min(size, rows) * per_row * stored > AT_ONCE:  # else no text can be too long
+            width = _longest(path, number, column.path_in_schema)
+        size = max(1, min(size, int(AT_ONCE / max(width * per_row, 1))))
+    return size
 
 
-def _check_size(metadata: Any, wanted: list[str] | None) -> None:
-    """A ValueError for more rows or bytes than can be held, by what the file says of itself."""
-    if metadata.num_rows > MOST_ROWS:
-        raise ValueError(f"it claims {metadata.num_rows:,} rows, more than {MOST_ROWS:,}: split it")
-    total = 0
-    for group in (metadata.row_group(k) for k in range(metadata.num_row_groups)):
-        columns = (group.column(k) for k in range(group.num_columns))
-        chosen = (c for c in columns if wanted is None or c.path_in_schema.split(".")[0] in wanted)
-        total += sum(c.total_uncompressed_size for c in chosen)
-    if total > MOST_BYTES:
-        raise ValueError(f"it unpacks to {total / 2**30:,.0f} GB, more than {MOST_BYTES / 2**30:,.0f}: split it")
+def _longest(path: Path, group: int, column: str) -> int:
+    """Bytes of the longest text among those that the rows of a row group repeat; only the head of the column is read."""
+    with _opened(path, read_dictionary=[column], pre_buffer=False, buffer_size=2**17) as file:
+        for batch in file.iter_batches(batch_size=1, row_groups=[group], columns=[column]):
+            lengths = [pc.max(pc.binary_length(texts)).as_py() or 0 for texts in _dictionaries(batch.column(0))]
+            return max(lengths, default=AT_ONCE)
+    return 0
+
+
+def _dictionaries(column: Any) -> Iterator[Any]:
+    """The texts that are repeated, wherever in a column they are nested."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        yield column.dictionary
+    elif pa.types.is_struct(kind):
+        for k in range(kind.num_fields):
+            yield from _dictionaries(column.field(k))
+    elif pa.types.is_map(kind):
+        yield from _dictionaries(column.keys)
+        yield from _dictionaries(column.items)
+    elif pa.types.is_nested(kind):
+        yield from _dictionaries(column.values)
 
 
 READ: dict[str, Callable[[Path, list[str] | None, Notes, int], Iterator[Batch]]] = {

@@ -1,56 +1,47 @@
-"""Rows out of JSON lines and CSV, in batches that fit into memory; damage becomes a note, never an exception."""
+"""Rows out of JSON lines and CSV, plain or packed, in batches that fit into memory; damage becomes a note, never an error."""
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 import json
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from rovrl.audit.bombs import AT_ONCE
-from rovrl.audit.read.cells import Batch, CommaBatch, DictBatch
-from rovrl.audit.read.lines import lines, starts_with
-from rovrl.audit.read.programs.samples import rows_of
-from rovrl.audit.read.rows import Notes
+from rovrl.audit.read.cells import Batch, DictBatch
+from rovrl.audit.read.json_rows import rows_of
+from rovrl.audit.read.notes import Notes
 
+AT_ONCE = 2**26
+"""Bytes, or letters, that one batch may unpack to."""
+MOST_BYTES = 2**37
+"""Bytes that one file may unpack to, ..."""
+LEAST_UNPACKED, MOST_TIMES = 2**30, 200
+"""... and no more than so many, or so many times its own size: rollouts pack to a tenth, bombs to a thousandth."""
+LINE_LIMIT = 2**28
+"""Bytes of one line of text, of one cell of CSV, or of one JSON array, which is read whole; longer ones are no rows."""
 MOST_ROWS_AT_ONCE = 8192
 """Rows of text in one batch: as dicts they need far more memory than as columns."""
-MOST_BYTES = 2**37
-"""Bytes that the wanted columns of one Parquet file, or one compressed text, may unpack to."""
-ARRAY_LIMIT = 256 * 2**20
-"""Bytes of a JSON array, which is read whole."""
-FIELD_LIMIT = 2**28
 QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 
 Line = tuple[int, list[dict[str, Any]], int]
 """The number of its first row, its rows, and its letters; a line may hold a batch, whose rows stay together."""
 
 
-def json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
-    """The objects of a file of JSON lines, or of one JSON array."""
-    if path.suffix.lower() == ".json" and starts_with(path, b"["):
-        yield from _json_array(path, notes, size)
-    else:
-        yield from _batched(_json_rows(path, notes), size, DictBatch)
+def ending(path: Path) -> str:
+    """What a file is, by its name: `.csv`, and `.jsonl.gz` where it is compressed."""
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix + ".gz" if name.endswith(".gz") else path.suffix.lower()
 
 
-def csv_rows(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
-    """The rows of a file of comma-, semicolon- or tab-separated values; between semicolons a number may have a comma."""
-    csv.field_size_limit(FIELD_LIMIT)
-    delimiter = _delimiter(path)
-    kind = CommaBatch if delimiter == ";" else DictBatch
-    yield from _batched(_csv_rows(path, delimiter, notes), size, kind)
-
-
-def tell_doubles(path: Path, names: list[str], notes: Notes) -> None:
-    """A note on columns that have the same name."""
-    doubles = sorted({name for name in names if names.count(name) > 1})
-    if doubles:
-        notes.tell(
-            "double_columns", f"{path} has several columns named {', '.join(doubles)}: the first of them is used"
-        )
+def most_bytes(path: Path) -> int:
+    """Bytes that a file may unpack to; what claims more is a bomb."""
+    return min(MOST_BYTES, max(LEAST_UNPACKED, MOST_TIMES * path.stat().st_size))
 
 
 def damaged(path: Path, error: Exception) -> str:
@@ -61,41 +52,117 @@ def damaged(path: Path, error: Exception) -> str:
     return f"{path} is damaged and was left out: {reason}"
 
 
-def _batched(found: Iterator[Line], size: int, kind: type[DictBatch]) -> Iterator[Batch]:
+def tell_doubles(path: Path, names: list[str], notes: Notes) -> None:
+    """A note on columns that have the same name."""
+    if doubles := sorted({name for name in names if names.count(name) > 1}):
+        said = f"{path} has several columns named {', '.join(doubles)}: the first of them is used"
+        notes.tell("double_columns", said)
+
+
+def json_lines(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
+    """The objects of a file of JSON lines, or of one JSON array."""
+    with _opened(path) as file:
+        is_array = ending(path) == ".json" and file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+    yield from _batched(_array_rows(path, notes) if is_array else _json_rows(path, notes), size, DictBatch)
+
+
+def csv_rows(path: Path, columns: list[str] | None, notes: Notes, size: int) -> Iterator[Batch]:
+    """The rows of a file of comma-, semicolon- or tab-separated values; between semicolons a number may have a comma."""
+    head = QUOTED.sub("", next(lines(path, Notes()), ""))
+    delimiter = "\t" if ending(path) == ".tsv" else max(",;\t", key=head.count)
+    kind = lambda rows, values: DictBatch(rows, values, commas=delimiter == ";")  # noqa: E731
+    yield from _batched(_csv_rows(path, delimiter, notes), size, kind)
+
+
+def lines(path: Path, notes: Notes, keep_ends: bool = False) -> Iterator[str]:
+    """The lines of a text file: UTF-8, or what its byte-order mark says; undecodable bytes are replaced and noted.
+
+    A gzip stream is unpacked line by line and up to a limit; of one that is damaged, what comes before the damage is used.
+    """
+    number, unpacked, packed, most = 0, 0, ending(path).endswith(".gz"), most_bytes(path)
+    used = lambda: f"{path} was used up to line {number:,} and no further"  # noqa: E731
+    try:
+        for line, whole in _decoded(path, notes):
+            unpacked += len(line)
+            if not whole:
+                limit = f"the next line is longer than {LINE_LIMIT / 2**20:,.0f} MB"
+                return notes.tell("too_large", f"{used()}: {limit}")
+            if packed and unpacked > most:
+                limit = f"it unpacks to more than {most / 2**30:,.3g} GB"
+                return notes.tell("too_large", f"{used()}: {limit}; split it")
+            yield line if keep_ends else line.rstrip("\r\n")
+            number += 1
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        notes.tell("damaged_file", f"{used()}: {error}")
+
+
+def _decoded(path: Path, notes: Notes) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether it is whole: one that is longer than the limit is cut there."""
+    with _opened(path) as file:
+        encoding = _encoding(file.read(4))
+    if encoding != "utf-8":
+        with _opened(path) as raw, TextIOWrapper(raw, encoding=encoding, errors="replace", newline="") as text:
+            for line in iter(lambda: text.readline(LINE_LIMIT), ""):
+                yield line, len(line) < LINE_LIMIT or line.endswith("\n")
+        return
+    replaced = 0
+    with _opened(path) as file:
+        for number, raw in enumerate(iter(lambda: file.readline(LINE_LIMIT), b"")):
+            text = raw if number else raw.removeprefix(codecs.BOM_UTF8)
+            try:
+                line = text.decode("utf-8")
+            except UnicodeDecodeError:
+                line, replaced = text.decode("utf-8", "replace"), replaced + 1
+            yield line, len(raw) < LINE_LIMIT or raw.endswith(b"\n")
+    if replaced:
+        said = f"{path} has {replaced:,} lines that are not UTF-8; what could not be read became U+FFFD"
+        notes.tell("encoding", said)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if ending(path).endswith(".gz") else open(path, "rb")  # pyright: ignore[reportReturnType]
+
+
+def _encoding(head: bytes) -> str:
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+
+
+def _batched(
+    found: Iterator[Line], size: int, kind: Callable[[list[int], list[dict[str, Any]]], DictBatch]
+) -> Iterator[Batch]:
     """The rows in batches of `size`, or of as many letters as may be read at once: a row may be long."""
     rows, values, held = [], [], 0
     for number, some, length in found:
         rows += range(number, number + len(some))
         values += some
         held += length
-        if len(rows) >= min(size, MOST_ROWS_AT_ONCE) or held >= AT_ONCE:
-            if rows:
-                yield kind(rows, values)
+        if rows and (len(rows) >= min(size, MOST_ROWS_AT_ONCE) or held >= AT_ONCE):
+            yield kind(rows, values)
             rows, values, held = [], [], 0
     if rows:
         yield kind(rows, values)
 
 
 def _json_rows(path: Path, notes: Notes) -> Iterator[Line]:
-    bad = beyond = 0
-    for number, line in enumerate(lines(path, notes, MOST_BYTES)):
+    bad: list[int] = []
+    beyond = 0
+    for number, line in enumerate(lines(path, notes)):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
+        value = parsed(line)
         if not isinstance(value, dict):
-            bad += 1
+            bad.append(number + 1)
             continue
         found = rows_of(value)
         yield number + beyond, found, len(line)
         beyond += len(found) - 1
-    notes.count("unreadable_rows", "{n} lines are not JSON objects and were left out", bad)
+    _tell_bad(path, "line", bad, notes)
 
 
-def _json_array(path: Path, notes: Notes, size: int) -> Iterator[Batch]:
-    if path.stat().st_size > ARRAY_LIMIT:
+def _array_rows(path: Path, notes: Notes) -> Iterator[Line]:
+    if path.stat().st_size > LINE_LIMIT:
         notes.tell("too_large", f"{path} was left out: a JSON array of this size cannot be streamed; write JSON lines")
         return
     try:
@@ -103,16 +170,31 @@ def _json_array(path: Path, notes: Notes, size: int) -> Iterator[Batch]:
     except (ValueError, RecursionError) as error:
         notes.tell("damaged_file", damaged(path, error))
         return
-    good = [(row, value) for row, value in enumerate(values) if isinstance(value, dict)]
-    notes.count("unreadable_rows", "{n} entries are not JSON objects and were left out", len(values) - len(good))
-    for start in range(0, len(good), size):
-        part = good[start : start + size]
-        yield DictBatch([row for row, _ in part], [value for _, value in part])
+    yield from ((row, [value], 0) for row, value in enumerate(values) if isinstance(value, dict))
+    _tell_bad(path, "entry", [row + 1 for row, value in enumerate(values) if not isinstance(value, dict)], notes)
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text; None for what is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _tell_bad(path: Path, what: str, bad: list[int], notes: Notes) -> None:
+    """A note on the lines, counted from 1, that are no rows."""
+    if bad:
+        several = f"{len(bad):,} {'lines' if what == 'line' else 'entries'} are not JSON objects and were left out"
+        one = f"{what} {bad[0]:,} is not a JSON object and was left out"
+        said = one if len(bad) == 1 else f"{several}, the first of them {what} {bad[0]:,}"
+        notes.tell("unreadable_rows", f"{path}: {said}")
 
 
 def _csv_rows(path: Path, delimiter: str, notes: Notes) -> Iterator[Line]:
     """The rows by the names of the first line; of several columns with one name the first counts."""
-    reader, number = csv.reader(lines(path, notes, MOST_BYTES, keep_ends=True), delimiter=delimiter), 0
+    csv.field_size_limit(LINE_LIMIT)
+    reader, number = csv.reader(lines(path, notes, keep_ends=True), delimiter=delimiter), 0
     try:
         names = next(reader, [])
         tell_doubles(path, names, notes)
@@ -124,11 +206,3 @@ def _csv_rows(path: Path, delimiter: str, notes: Notes) -> Iterator[Line]:
             number += 1
     except csv.Error as error:
         notes.tell("damaged_file", damaged(path, error) + f"; its first {number:,} rows were used")
-
-
-def _delimiter(path: Path) -> str:
-    """What stands between the cells: a tab in .tsv, else what the first line has most of outside quotes."""
-    if path.suffix.lower() == ".tsv":
-        return "\t"
-    head = QUOTED.sub("", next(lines(path, Notes(), MOST_BYTES), ""))
-    return max(",;\t", key=head.count)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rovrl.audit.judge.findings import percent
 from rovrl.audit.options import check_flagged
-from rovrl.audit.read.rows import Notes
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.tables import pa
 from rovrl.audit.show.concerned import rewards_named
 from rovrl.audit.show.summary import mean_reward

@@ -249,3 +249,14 @@ def test_rewards_that_are_no_numbers_are_missing_and_counted(tmp_path):
     np.testing.assert_array_equal(result.rollouts.reward, [1, 0.5, np.nan, np.nan, 1, 2, np.nan, np.nan])
     assert result.summary.nonfinite_rewards == 4
     assert "nonfinite_rewards" in {finding.code for finding in result.findings}
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_names_of_groups_that_are_not_utf8_are_shown_with_a_mark_in_place_of_what_cannot_be_read(tmp_path, dictionary):
+    raw = pa.array([b"a\xff"] * 4 + [b"b"] * 4, pa.binary())
+    names = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    if dictionary:
+        names = pa.DictionaryArray.from_arrays(pa.array([0] * 4 + [1] * 4, pa.int32()), names.take(pa.array([0, 4])))
+    pq.write_table(pa.table({"group": names, "reward": [0.0, 1.0] * 4}), tmp_path / "run.parquet")
+    found = audit(tmp_path / "run.parquet")
+    assert found.rollouts.label.to_pylist() == ["a\ufffd", "b"]

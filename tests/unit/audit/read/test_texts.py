@@ -8,7 +8,7 @@ import pytest
 import audit_dumps
 from rovrl.audit import audit
 from rovrl.audit.read import texts
-from rovrl.audit.read.rows import Notes
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.tables import batches
 
 SCORES = audit_dumps.rewards(8, 8)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rovrl.audit.arrow import index_array
-from rovrl.audit.read.programs.trainer_state import evaluations
-from rovrl.audit.read.rollouts import Rollouts, merged
+from rovrl.audit.arrays import index_array
+from rovrl.audit.read.cells import decodable, plain
+from rovrl.audit.read.completions import evaluations
+from rovrl.audit.read.notes import Notes
+from rovrl.audit.read.rollouts import Rollouts
+from rovrl.audit.read.rows import Reader
+from rovrl.audit.read.tables import pa
 from rovrl.errors import RovrlError
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+PROMPT_ROWS = 131_072
+"""How many rows are looked at for prompts that differ within a group: wrong group ids show early."""
+
+
+def check_group_size(group_size: int | None) -> None:
+    """Refuses a group size below 2."""
+    if group_size is not None and group_size < 2:
+        raise RovrlError(
+            f"--group-size must be at least 2, not {group_size}: a single response has nothing to compare with"
+        )
 
 
 def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
@@ -25,57 +38,37 @@ def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:
     if not rollouts.groups:
         return rollouts
     sizes = rollouts.size
-    told = group_size is not None
-    group_size = group_size or _usual_size(sizes)
     notes = rollouts.notes
-    times = np.where(sizes % group_size == 0, sizes // group_size, 1)
-    odd = int((sizes % group_size != 0).sum())
-    if not told:
+    if group_size is None:
+        group_size = _usual_size(sizes)
         notes.tell(
             "group_size_inferred",
             f"the dump names no groups: runs of equal prompts were taken as groups, of size {group_size} as most of them "
             "have; give --group-size if the run used another",
         )
-    if (times > 1).any():
-        notes.count(
-            "runs_split",
-            f"{{n}} runs of equal prompts are longer and were cut into groups of {group_size}",
-            int((times > 1).sum()),
-        )
-    notes.count(
-        "odd_groups", f"{{n}} runs of equal prompts are not a multiple of {group_size} and were left whole", odd
-    )
+    odd = sizes % group_size != 0
+    times = np.where(odd, 1, sizes // group_size)
+    longer = f"{{n}} runs of equal prompts are longer and were cut into groups of {group_size}"
+    notes.count("runs_split", longer, int((times > 1).sum()))
+    left = f"{{n}} runs of equal prompts are not a multiple of {group_size} and were left whole"
+    notes.count("odd_groups", left, int(odd.sum()))
     pieces = np.repeat(np.where(times > 1, group_size, sizes), times)
-    source = np.repeat(np.arange(len(sizes)), times)
-    return replace(
-        rollouts,
-        start=np.concatenate([[0], np.cumsum(pieces)]),
-        step=rollouts.step[source],
-        label=rollouts.label.take(index_array(source)),
-    )
+    return rollouts.arranged(pieces, np.repeat(np.arange(len(sizes)), times))
 
 
 def join_interleaved(rollouts: Rollouts, group_size: int | None) -> Rollouts:
     """Rows of one step with the same prompt as one group, where prompts come in turn, by one or in parts of the given size."""
     usual = np.median(rollouts.size) if rollouts.groups else 0
     in_parts = group_size is not None and 1 < usual < group_size
-    if not rollouts.groups or not (usual == 1 or in_parts):
+    if not (usual == 1 or in_parts):
         return rollouts
-    order, sizes, first = merged(rollouts.step, rollouts.label, rollouts.size)
-    if order is None or (np.median(sizes) != group_size if in_parts else np.median(sizes) <= 1):
+    whole = rollouts.merged()
+    size = np.median(whole.size)
+    if whole is rollouts or (size != group_size if in_parts else size <= 1):
         return rollouts
-    rollouts.notes.tell(
-        "interleaved", "the prompts of a step come in turn: rows of one step with the same prompt were taken as a group"
-    )
-    pick = lambda column: None if column is None else column[order]  # noqa: E731
-    columns = ("reward", "file", "row", "advantage", "planted", "digest")
-    return replace(
-        rollouts,
-        **{name: pick(getattr(rollouts, name)) for name in columns},
-        start=np.concatenate([[0], np.cumsum(sizes)]),
-        step=rollouts.step[first],
-        label=rollouts.label.take(index_array(first)),
-    )
+    said = "the prompts of a step come in turn: rows of one step with the same prompt were taken as a group"
+    rollouts.notes.tell("interleaved", said)
+    return whole
 
 
 def drop_repeats(rollouts: Rollouts) -> Rollouts:
@@ -83,18 +76,18 @@ def drop_repeats(rollouts: Rollouts) -> Rollouts:
 
     Whole files are compared: single groups that come again are what a policy does that has collapsed, and stay.
     """
-    digest = _group_digest(rollouts)
-    if digest is None or not len(digest):
+    if rollouts.digest is None:
         return rollouts
-    file = rollouts.file[rollouts.start[:-1]]
-    seen: set[bytes] = set()
-    again = []
-    for number in np.unique(file).tolist():
-        batch = digest[file == number].tobytes()
-        if batch in seen:
-            again.append(number)
-        seen.add(batch)
-    keep = ~np.isin(file, again)
+    held: dict[int, list[bytes]] = defaultdict(list)
+    for number, (first, end) in zip(_file_of_groups(rollouts), pairwise(rollouts.start.tolist()), strict=True):
+        held[number].append(rollouts.digest[first:end].tobytes())
+    seen: set[tuple[bytes, ...]] = set()
+    again = set()
+    for number, groups in sorted(held.items()):
+        if tuple(groups) in seen:
+            again.add(number)
+        seen.add(tuple(groups))
+    keep = ~np.isin(_file_of_groups(rollouts), sorted(again))
     rollouts.notes.count(
         "logged_twice",
         "{n} groups were logged again, in files that repeat an earlier file group by group, and were counted once",
@@ -112,16 +105,12 @@ def drop_evaluation(rollouts: Rollouts, path: Path, group_size: int | None) -> R
     """
     if not rollouts.groups:
         return rollouts
-    first_row = rollouts.start[:-1]
-    file = rollouts.file[first_row]
-    prompts = rollouts.label.to_pylist()
+    file, prompts = _file_of_groups(rollouts), rollouts.label.to_pylist()
     usual = group_size or _usual_size(rollouts.size)
-    lists: dict[int, tuple[str, ...]] = {}
     by_file: dict[int, list[int]] = defaultdict(list)
-    for group, number in enumerate(file.tolist()):
+    for group, number in enumerate(file):
         by_file[number].append(group)
-    for number, groups in by_file.items():
-        lists[number] = tuple(prompts[group] for group in groups)
+    lists = {number: tuple(prompts[group] for group in groups) for number, groups in by_file.items()}
     again = {names: count for names, count in Counter(lists.values()).items() if count > 1}
     repeated = {number for number, names in lists.items() if names in again}
     epochs = len(again) > 1 or lists[min(lists)] in again
@@ -160,12 +149,37 @@ def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[in
         )
 
 
-def _group_digest(rollouts: Rollouts) -> NDArray[np.uint64] | None:
-    if rollouts.digest is None:
-        return None
-    place = np.arange(len(rollouts.reward)) - np.repeat(rollouts.start[:-1], rollouts.size)
-    mixed = (rollouts.digest ^ (rollouts.digest >> np.uint64(29))) * (np.uint64(2) * place.astype(np.uint64) + _ODD)
-    return np.add.reduceat(mixed, rollouts.start[:-1])
+def mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:
+    """(groups with different prompts, groups looked at) among the first rows; (0, 0) where prompts define the groups."""
+    if reader.by_runs or reader.repeats:
+        return 0, 0
+    found: set[tuple[int, str, int]] = set()
+    left = PROMPT_ROWS
+    for file in files:
+        if left <= 0:
+            break
+        if not reader.holds("prompt", file):
+            return 0, 0
+        for chunk in reader.chunks(file, frozenset({"prompt"}), Notes()):
+            if chunk.prompt is None or chunk.group is None:
+                return 0, 0
+            names, columns = (
+                ["step", "group", "prompt"],
+                [index_array(chunk.step), plain(decodable(chunk.group)), chunk.prompt],
+            )
+            different = pa.Table.from_arrays(columns, names=names).group_by(names).aggregate([])
+            step, group, prompt = (different.column(name).to_pylist() for name in names)
+            found.update(zip(step, map(str, group), map(hash, prompt), strict=True))  # prompts may be long
+            left -= len(chunk)
+            if left <= 0:
+                break
+    prompts = Counter((step, group) for step, group, _ in found)
+    return sum(count > 1 for count in prompts.values()), len(prompts)
+
+
+def _file_of_groups(rollouts: Rollouts) -> list[int]:
+    """The number of the file in which each group begins."""
+    return rollouts.file[rollouts.start[:-1]].tolist()
 
 
 def _usual_size(sizes: NDArray[np.int64]) -> int:
@@ -179,11 +193,3 @@ def _usual_size(sizes: NDArray[np.int64]) -> int:
 
 def _short(steps: list[int]) -> str:
     return ", ".join(map(str, steps[:5])) + (", ..." if len(steps) > 5 else "")
-
-
-def check_group_size(group_size: int | None) -> None:
-    """Refuses a group size below 2."""
-    if group_size is not None and group_size < 2:
-        raise RovrlError(
-            f"--group-size must be at least 2, not {group_size}: a single response has nothing to compare with"
-        )

@@ -1,1 +1,0 @@
-"""The dumps of programs that train: TRL, verl, ms-swift, NeMo-RL, prime-rl."""
