@@ -19,7 +19,7 @@ from rovrl.output.terminal import visible
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("rovrl_paper.lab.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
     "audit": ("rovrl.audit.cli", "what did the group statistics do to my run? Offline, on saved rollouts"),
-    "lint": ("rovrl.lint.cli", "a dry run of reward functions on saved completions, before training"),
+    "lint": ("rovrl.check.lint", "a dry run of reward functions on saved completions, before training"),
     "stress": ("rovrl_paper.stress.cli", "the paper's stress tests on your own records"),
     "paper": (
         "rovrl_paper.paper.cli",
@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "a model on the paper's suites or on your own rows; compare two evaluations; check the scorer",
     ),
     "plugin": ("rovrl.integrations.cli", "the file that plugs both channels into an engine, for its own command line"),
-    "doctor": ("rovrl.doctor.cli", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
+    "doctor": ("rovrl.check.doctor", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""
 RESUMABLE = ("train", "eval", "paper")

@@ -14,9 +14,8 @@ import torch
 import rovrl
 from rovrl import cli
 from rovrl.audit import audit
+from rovrl.check import Remark, doctor
 from rovrl.diagnostics import METRICS, metric
-from rovrl.doctor import cli as doctor
-from rovrl.doctor.remark import Remark
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.output.progress import silent
 from rovrl.records import RecordWriter, read_steps
