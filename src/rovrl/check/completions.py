@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from rovrl.audit.describe.columns import named
 from rovrl.audit.read.cells import Batch
