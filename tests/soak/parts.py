@@ -13,6 +13,7 @@ RATES = (
     "{by the clock:.2f} [{by the clock, low:.2f}, {by the clock, high:.2f}] by the clock, "
     "{by processor time:.2f} [{by processor time, low:.2f}, {by processor time, high:.2f}] by processor time"
 )
+VERIFIER = tuple(f"src/rovrl/tasks/{name}.py" for name in ("background", "verify", "verifier"))
 TRAINER = ("src/rovrl/integrations/hf", "src/rovrl/integrations/trl", "src/rovrl/records")
 
 
@@ -65,7 +66,7 @@ PARTS = {
         line="{wrong:.0f} wrong of {verdicts:,.0f} after {interrupted:,.0f} interruptions, {forks:.0f} forks, "
         "{killed workers:.0f} killed workers and {hostile answers:.0f} hostile answers; {not judged:.0f} not judged; "
         "{zombies:.0f} zombies, {processes left:.0f} processes left",
-        sources=("src/rovrl/tasks/verify", "tests/soak/verifier.py"), most={"wrong": 0, "zombies": 0, "processes left": 0},
+        sources=(*VERIFIER, "tests/soak/verifier.py"), most={"wrong": 0, "zombies": 0, "processes left": 0},
     ),
     "eval": Part(
         kills.evaluation, 20, piece=5,
@@ -102,7 +103,7 @@ PARTS = {
         lambda count, *_: speed.pooled(), 1,
         must="the verifier pool, 2 workers, against math-verify called directly in one process: at least 1.8 times its rate",
         line=f"{RATES}; {{other verdicts:.0%}} of the verdicts differ",
-        sources=("src/rovrl/tasks/verify", "benchmarks/section_served.py"),
+        sources=(*VERIFIER, "benchmarks/section_served.py"),
         least={"by the clock": 1.8, "by processor time": 1.8}, most={"other verdicts": 0},
     ),
 }  # fmt: skip
