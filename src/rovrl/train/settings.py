@@ -45,7 +45,7 @@ def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = 
     trl = require("trl", extra="train")
     from rovrl.integrations.trl import RoVRConfig
 
-    source, given = Path(path), _yaml(path) | dict(changes or {})
+    source, given = Path(path), settings_in(path) | dict(changes or {})
     given = {"output_dir": f"runs/{source.stem}"} | given | ({"output_dir": out} if out else {})
     given = {"record_dir": str(Path(given["output_dir"]) / "records")} | given
     kinds = {"script": trl.ScriptArguments, "training": RoVRConfig, "model": trl.ModelConfig}
@@ -206,7 +206,8 @@ def _open(script: Any, local: Path | None) -> Any:
         return datasets.load_dataset(str(local), name=script.dataset_config)
 
 
-def _yaml(path: str) -> dict[str, Any]:
+def settings_in(path: str) -> dict[str, Any]:
+    """The settings of a YAML file as they stand there; a RovrlError that says what is wrong with the file."""
     yaml = require("yaml", extra="train")
     try:
         given = yaml.safe_load(Path(path).read_text())
