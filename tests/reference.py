@@ -107,6 +107,38 @@ def m_center_mpmath(x, c, digits=40):
         return (low + high) / 2
 
 
+def m_center_lies_within(x, c, center, distance):
+    """Whether the root is at most `distance` from `center`: the signs of the score there, in 50 digits after what cancels."""
+    import mpmath
+
+    spread = max(abs(float(v)) for v in x) / float(c) + 1
+    with mpmath.workdps(50 + 2 * max(0, math.ceil(math.log10(spread)))):
+        values, c, center, distance = [mpmath.mpf(float(v)) for v in x], *map(mpmath.mpf, (c, center, distance))
+
+        def score(u):
+            return mpmath.fsum((v - u) / mpmath.sqrt(c * c + (v - u) ** 2) for v in values)
+
+        return score(center - distance) >= 0 >= score(center + distance)
+
+
+def hostile_rows(generator, count):
+    """Rows of 1 to 12 numbers of any magnitude up to 1e300: clusters, outliers, ties, far gaps, with a score width each."""
+    for _ in range(count):
+        n = int(generator.integers(1, 13))
+        top = generator.choice([2, 6, 10, 17, 40, 300], p=[0.3, 0.2, 0.2, 0.2, 0.05, 0.05])
+        x = generator.choice([-1, 1], n) * 10 ** generator.uniform(-3, top, n)
+        kind = generator.integers(5)
+        if kind == 0:  # two clusters, one of them far
+            x = generator.normal(size=n) + np.where(generator.random(n) < 0.5, x[0], 0)
+        elif kind == 1:  # ties
+            x = generator.choice(x[:3], n)
+        elif kind == 2:  # ordinary values and two outliers
+            x = np.concatenate([generator.normal(size=max(n - 2, 0)), x[:2]])
+        elif kind == 3:  # a large common shift
+            x = 1e6 * generator.normal() + np.minimum(np.abs(x), 1e10) * np.sign(x)
+        yield generator.permutation(x), float(generator.choice([1e-3, 0.1, 1.0, 1.0, 1.0, 50.0]))
+
+
 def conditioning(x, center, c=1.0):
     """Error of a root whose score is known to one rounding: eps * mean|psi| / mean psi' (plus an ulp of the data)."""
     x = np.asarray(x, dtype=np.float64)

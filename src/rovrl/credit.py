@@ -68,7 +68,7 @@ def center(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
     reference, nu = reference_parts(rewards, blocks, channel)
     residual = _residual(rewards, reference)
     scale = _root_mean_square(residual, GRPO_EPSILON**0.5)
-    return Credit(residual / scale.unsqueeze(-1), reference, scale, nu)
+    return Credit(_quotient(residual, scale.unsqueeze(-1)), reference, scale, nu)
 
 
 def grpo(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
@@ -77,8 +77,10 @@ def grpo(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardC
     tied = (rewards == rewards[..., :1]).all(-1, keepdim=True)
     residual = _residual(rewards, reference).masked_fill(tied, 0.0)  # the mean of equal numbers may be off by rounding
     group = rewards.shape[-1]
-    scale = _root_mean_square(residual, 0.0) * (group / max(group - 1, 1)) ** 0.5 + GRPO_EPSILON
-    return Credit(residual / scale.unsqueeze(-1), reference, scale)
+    unit = residual.abs().amax(-1).clamp(min=1.0)  # the standard deviation of finite rewards may itself overflow
+    residual = residual / unit.unsqueeze(-1)
+    scale = _root_mean_square(residual, 0.0) * (group / max(group - 1, 1)) ** 0.5 + GRPO_EPSILON / unit
+    return Credit(residual / scale.unsqueeze(-1), reference, (scale * unit).clamp(max=_finite_range(scale)[1]))
 
 
 def leave_one_out(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
@@ -96,7 +98,8 @@ def leave_one_out(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel
         for piece, least in zip(rewards.split(step), floor.split(step), strict=True)
     ]
     reference, scale = (torch.cat([p[k] for p in pieces]) for k in range(2))
-    return Credit(_residual(rewards, reference) / scale, reference.mean(-1), scale.mean(-1))
+    advantages = _quotient(_residual(rewards, reference), scale)
+    return Credit(advantages, (reference / group).sum(-1), (scale / group).sum(-1))
 
 
 def _leave_one_out(rewards: Tensor, blocks: Blocks, channel: RewardChannel, floor: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,6 +125,11 @@ def _residual(rewards: Tensor, reference: Tensor) -> Tensor:
     if reference.ndim < rewards.ndim:
         reference = reference.unsqueeze(-1)
     return (rewards - reference).clamp(*_finite_range(rewards))
+
+
+def _quotient(numerator: Tensor, divisor: Tensor) -> Tensor:
+    """The quotient, cut off at the largest number there is."""
+    return (numerator / divisor).clamp(*_finite_range(numerator))
 
 
 def _finite_range(x: Tensor) -> tuple[float, float]:

@@ -8,8 +8,9 @@ import torch
 
 import reference as ref
 import rovrl
-from rovrl import Blocks, RewardChannel
+from rovrl import ADVANTAGES, Blocks, RewardChannel
 from rovrl.advantage import explain
+from rovrl.robust.kernels import use_kernel
 from rovrl.scales import within_group_scale
 from samples import extreme_groups, reward_groups
 
@@ -431,3 +432,15 @@ def test_an_unknown_reference_is_refused_with_the_known_ones():
 def test_ids_that_would_silently_make_groups_of_one_are_refused(ids, sentence):
     with pytest.raises(ValueError, match=sentence):
         rovrl.grouped_advantages([1.0, 0.0, 1.0, 0.0], ids, RewardChannel())
+
+
+@pytest.mark.parametrize("kernel", ["eager", "numba"])
+@pytest.mark.parametrize("method", list(ADVANTAGES))
+def test_rewards_near_the_largest_number_have_finite_advantages_of_the_right_sign(method, kernel):
+    """Leave-one-out was infinite from 1e306 on, and GRPO's advantages of ±1.79e308 were all 0."""
+    x = torch.tensor([[1e306] + [0.0] * 7, [1.79e308, -1.79e308] * 4], dtype=torch.float64)
+    with use_kernel(kernel):
+        found = ADVANTAGES[method](x, RewardChannel())
+    assert found.isfinite().all()
+    assert found[0, 0] > 1
+    assert found[1].sign().tolist() == [1, -1] * 4

@@ -8,7 +8,8 @@ import torch
 
 import reference as ref
 import rovrl
-from rovrl import RatioChannel
+from rovrl import RatioChannel, soft_rovr
+from rovrl.robust.kernels import use_kernel
 from rovrl.weight import gspo_mean
 from samples import scattered, token_rows
 
@@ -245,3 +246,29 @@ def test_a_valid_token_that_is_nan_spoils_its_own_response_and_no_other():
     assert dirty[20].isnan()
     others = torch.arange(30) != 20
     assert torch.equal(dirty[others], clean[others])
+
+
+@pytest.mark.parametrize("kernel", ["eager", "numba"])
+@pytest.mark.parametrize(
+    ("units", "gradient"), [("absolute", "implicit"), ("absolute", "unrolled"), ("robust", "implicit")]
+)
+def test_log_ratios_at_the_largest_number_have_a_finite_gradient_that_sums_to_one(units, gradient, kernel):
+    huge = 1.79e308
+    rows = [[huge, -huge] * 16, [huge] + [0.0] * 31, [huge] * 16 + [-huge] * 16]
+    x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
+    with use_kernel(kernel):
+        value = soft_rovr(x, channel=RatioChannel(units=units, gradient=gradient))
+        value.sum().backward()
+    assert value.isfinite().all()
+    torch.testing.assert_close(x.grad.sum(-1), torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_eager_and_compiled_agree_at_narrow_settings(dtype, generator):
+    """Block areas were taken to float32 by a product of integers with a float: 3e-9 apart in float64."""
+    x = (0.05 * torch.randn(4, 200, generator=generator)).to(dtype)
+    found = []
+    for kernel in ("eager", "numba"):
+        with use_kernel(kernel):
+            found.append(soft_rovr(x, channel=RatioChannel(score_width=0.1, temperature=1e-3)))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-13 if dtype == torch.float64 else 2e-7)

@@ -14,6 +14,8 @@ FIRST_CELLS = 16
 """Cells of the shift to begin with; those that might hold the worst one are halved until the answer is settled."""
 ROUNDS, MOST = 40, 2**22
 """The search ends after so many halvings, or when it holds so many numbers, with the bounds of the cells that are left."""
+ROUNDING = 1e-12
+"""What is added to a maximum, far beyond the roundings of its few sums, so that it is not below the supremum."""
 FAR = 1e8
 """Residuals this many κ away are saturated: χ is ±κ to the last bit."""
 
@@ -52,7 +54,7 @@ def credit_certificate(
     residuals, below, above = _drawn_together(x.reshape(-1, group), theta, down, up, kappa)
     most = _Search(residuals, r, s_min / kappa).most(below, above, precision)
     limit = _closed_form(torch.maximum(down, up) / kappa, r, group, s_min / kappa)
-    return torch.minimum(most, limit.unsqueeze(-1)).view(x.shape)
+    return torch.minimum(most * (1 + ROUNDING), limit.unsqueeze(-1)).view(x.shape)
 
 
 def _drawn_together(x: Tensor, theta: Tensor, down: Tensor, up: Tensor, kappa: float) -> tuple[Tensor, Tensor, Tensor]:

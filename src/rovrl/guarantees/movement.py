@@ -20,8 +20,9 @@ from rovrl.robust.solve import m_root
 
 SCALE_CELLS = 32
 """Cells in which a moved center is looked for when its block's scale is bounded."""
-FAR = 1e9
-"""A reward this many score widths away has a score of ±M_c to the last bit."""
+ROUNDING = 4e-12
+"""What is added outwards: beyond the solver's error (1e-12 of the middle gap or the score width), and that of the reference
+which the interval is to hold."""
 SATURATED = 1e100
 """Distances are cut here, in score widths: ψ is ±M_c and ψ' is 0 to the last bit, and squares do not overflow."""
 BOUNDED = ("rovr", "robust_mom", "global_m")
@@ -46,10 +47,10 @@ def reference_range(
 
         median_b⁻ − C ≤ θ̂' ≤ median_b⁺ + C,   C = ν⁺ K h/(2 D_K W_B)  (`sharp_correction_envelope`)
 
-    median_b⁺ is exact: m rewards move a block's center up at most to the root of Σ_kept ψ_c(x − t) + m M_c = 0, its m
-    smallest left out, and the budget is spread over the blocks in the worst way. ν⁺ is the largest pooled scale that the same
-    budget allows, at most ν_max. Exact for one block; infinite from `breakdown` on, and for references with unbounded
-    scores. ν̂ is taken as fixed where it is a pilot or comes from earlier steps.
+    median_b⁺ is exact but for rounding outwards: m rewards move a block's center up at most to the root of
+    Σ_kept ψ_c(x − t) + m M_c = 0, its m smallest left out, and the budget is spread over the blocks in the worst way. ν⁺ is
+    the largest pooled scale that the same budget allows, at most ν_max. As exact for one block; infinite from `breakdown` on,
+    and for references with unbounded scores. ν̂ is taken as fixed where it is a pilot or comes from earlier steps.
     """
     x = rewards.double()
     r = count("replaced", replaced, 0, blocks.n)
@@ -64,20 +65,25 @@ def reference_range(
     values, mask = blocks.gather(x)
     up, down = (_centers(side, mask, r, channel.score_width) for side in (values, -values))
     envelope = _envelope(values, mask, -down, up, blocks, channel, r)
-    return -_median(down, r) - envelope, _median(up, r) + envelope
+    low, high = -_median(down, r) - envelope, _median(up, r) + envelope
+    return torch.nextafter(low, torch.full_like(low, -math.inf)), torch.nextafter(high, torch.full_like(high, math.inf))
 
 
 def _centers(values: Tensor, mask: Tensor, r: int, width: float) -> Float[Tensor, "*batch block budget"]:
-    """The highest M-center of each block after m = 0 ... r replacements; infinite from half of the block on."""
+    """The highest M-center of each block after m = 0 ... r replacements, rounded up; infinite from half of the block on.
+
+    Replaced rewards are as far as a number can be: what a nearer one lacks of M_c counts where the kept ones are far apart.
+    """
     ascending = torch.where(mask, values, math.inf).sort(-1).values
     size = mask.sum(-1)
     ascending = torch.where(ascending.isinf(), 0.0, ascending)
     real = torch.arange(mask.shape[-1]) < size.unsqueeze(-1)  # the existing slots, now in front
-    far = values.abs().amax(dim=(-1, -2), keepdim=True) + FAR * width
+    extent = torch.where(mask, values, -math.inf).amax(-1) - ascending[..., 0]
     reached = []
     for m in range(r + 1):
-        moved = torch.where(torch.arange(mask.shape[-1]) < m, far, ascending)
+        moved = torch.where(torch.arange(mask.shape[-1]) < m, torch.finfo(values.dtype).max, ascending)
         center = m_root(moved, width, real.expand(moved.shape))
+        center = center + ROUNDING * (width + extent) + 16 * torch.finfo(center.dtype).eps * center.abs()
         reached.append(torch.where(2 * m < size, center, math.inf))
     return torch.stack(reached, -1)
 
@@ -113,7 +119,7 @@ def _envelope(
         nu = torch.full_like(values[..., 0, 0], channel.scale_source)
     else:
         nu = _median(_scales(values, mask, low, high, channel), r)
-    return nu.clamp(channel.scale_floor, channel.scale_cap) * unit
+    return nu.clamp(channel.scale_floor, channel.scale_cap) * unit * (1 + ROUNDING)
 
 
 def _scales(

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rovrl.robust.score import log1p_square, scaled_residuals
+from rovrl.robust.score import scaled_residuals
 from rovrl.robust.solve import m_root
 
 
@@ -87,10 +87,11 @@ def _shape_of(x: Tensor) -> str:
 def center_weights(
     x: Float[Tensor, "*batch n"], center: Float[Tensor, "*batch"], width: Tensor, mask: Bool[Tensor, "*batch n"]
 ) -> Float[Tensor, "*batch n"]:
-    """ψ'(x_i - u)/Σ_j ψ'(x_j - u), as a softmax of -3 log √(1 + r²): never 0/0, and its sum is one."""
-    r = (torch.where(mask, x, 0.0) - center.unsqueeze(-1)) / width.unsqueeze(-1)
-    logits = torch.where(mask, -1.5 * log1p_square(r), -torch.inf)
-    return torch.where(mask, torch.softmax(logits, -1), 0.0)  # an empty row would be NaN
+    """ψ'(x_i - u)/Σ_j ψ'(x_j - u), which sums to one: with s_i = √(c² + (x_i - u)²), the share of (min s/s_i)³."""
+    apart = 0.25 * torch.where(mask, x, 0.0) - 0.25 * center.unsqueeze(-1)  # a quarter: no difference overflows
+    s = torch.where(mask, torch.hypot(apart, 0.25 * width.unsqueeze(-1)), torch.inf)
+    weights = torch.where(mask, s.amin(-1, keepdim=True) / s, 0.0) ** 3
+    return weights / weights.sum(-1, keepdim=True).clamp(min=1)  # 0 of an empty row; the nearest element has weight 1
 
 
 class _MCenter(torch.autograd.Function):

@@ -71,16 +71,8 @@ def rovr_parts(
         center = block_centers(x, blocks, channel).squeeze(-1)
         return center, torch.zeros_like(center)
     given = _given_scale(x, blocks, channel)
-    if not takes_lanes(x):
-        return _parts(x, blocks, channel, given)
-    reference, nu, solved = reference_rows(x, blocks, channel, given)
-    rest = ~solved
-    if bool(rest.any()):
-        reference[rest], nu[rest] = _parts(x[rest], blocks, channel, given)
-    return reference, nu
-
-
-def _parts(x: Tensor, blocks: Blocks, channel: ReferenceSettings, given: float | None) -> tuple[Tensor, Tensor]:
+    if takes_lanes(x):
+        return reference_rows(x, blocks, channel, given)
     centers = block_centers(x, blocks, channel)
     nu = _scale(x, centers, blocks, channel, given)
     return _corrected(centers, nu, blocks, channel), nu

@@ -1,4 +1,4 @@
-"""The root of the convex score equation Σ ψ_c(x_i - u) = 0 along the last axis: batched, masked, safeguarded."""
+"""The root of the convex score equation Σ ψ_c(x_i - u) = 0 along the last axis: batched, masked, for every finite input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rovrl.robust.fused.lanes import center_rows
 from rovrl.robust.kernels import takes_lanes
-from rovrl.robust.score import scaled_residuals
 
 MAX_STEPS = 200
 """Far above need (about 6 on ordinary data); the bracket shrinks at every step, so the loop always ends."""
@@ -21,64 +20,91 @@ def m_root(
     score_width: float | Float[Tensor, "*batch"] = 1.0,
     mask: Bool[Tensor, "*batch n"] | None = None,
 ) -> Float[Tensor, "*batch"]:
-    """The unique root u of Σ_i ψ_c(x_i - u) = 0, eq:block_m, without gradient.
+    """The unique root u of Σ_i ψ_c(x_i - u) = 0, eq:block_m, without gradient; solved in float64.
 
-    Bracket [min, max], start at the median; a Newton step that leaves the bracket is replaced by a bisection. A row is
-    done when its score is at rounding level or its bracket has closed. Empty rows give 0, one element gives itself,
-    a row with a non-finite entry gives NaN. Finite for every finite input, also where x_i - u overflows.
+    Empty rows give 0, one element gives itself, a row with a non-finite entry gives NaN. Finite for every finite input,
+    also where x_i - u overflows.
     """
     if x.shape[-1] == 0:
         return x.new_zeros(x.shape[:-1])
     if isinstance(score_width, int | float) and takes_lanes(x):
-        root, solved = center_rows(x, score_width, mask)
-        rest = ~solved
-        if bool(rest.any()):
-            root[rest] = _any_root(x[rest], score_width, None if mask is None else mask.expand(x.shape)[rest])
-        return root
-    return _any_root(x, score_width, mask)
+        return center_rows(x, score_width, mask)
+    dtype, x = x.dtype, precise(x.detach())
+    mask = torch.ones_like(x, dtype=torch.bool) if mask is None else mask.expand(x.shape)
+    x = torch.where(mask, x, 0.0)
+    good = x.isfinite().all(-1)
+    root = _from_the_middle(torch.where(good.unsqueeze(-1), x, 0.0), score_width, mask)
+    return torch.where(good, root, torch.nan).to(dtype)
 
 
-def _any_root(x: Tensor, score_width: float | Tensor, mask: Tensor | None) -> Tensor:
-    x, mask, good = _prepare(x, mask)
-    limit = torch.finfo(x.dtype).max / 8
-    shrink = torch.where(x.abs().amax(-1) > limit, 0.125, 1.0).to(x.dtype)  # exact: a power of two
-    width = torch.as_tensor(score_width, dtype=x.dtype, device=x.device) * shrink
-    u = _safeguarded_newton(x * shrink.unsqueeze(-1), width.expand(shrink.shape), mask)
-    return torch.where(good, u / shrink, torch.nan)
+def precise(x: Tensor) -> Tensor:
+    """float64 where the device has it: the clip band is 3e-4 wide, and a float32 sum over a long row shows in it."""
+    return x if x.device.type == "mps" else x.double()
 
 
 def masked_median(x: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
     """The midpoint median of the kept entries; 0 for an empty row. Constants are preserved to the last bit."""
+    return _midpoint(*_middle_two(x, mask))
+
+
+def _middle_two(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The two middle observations, one twice if their number is odd; 0 for an empty row."""
     count = mask.sum(-1, keepdim=True)
     ordered = torch.where(mask, x, torch.inf).sort(-1).values
-    lower = ordered.gather(-1, ((count - 1) // 2).clamp(min=0)).squeeze(-1)
-    upper = ordered.gather(-1, (count // 2).clamp(max=x.shape[-1] - 1)).squeeze(-1)
-    middle = torch.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
-    return torch.where(count.squeeze(-1) > 0, middle, 0.0)
+    lower = ordered.gather(-1, ((count - 1) // 2).clamp(min=0))
+    upper = ordered.gather(-1, (count // 2).clamp(max=x.shape[-1] - 1))
+    lower, upper = (torch.where(count > 0, middle, 0.0).squeeze(-1) for middle in (lower, upper))
+    return lower, upper
 
 
-def _prepare(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    x = x.detach()
-    if mask is None:
-        mask = torch.ones_like(x, dtype=torch.bool)
-    x = torch.where(mask, x, 0.0)
-    good = x.isfinite().all(-1)
-    return torch.where(good.unsqueeze(-1), x, 0.0), mask, good
+def _midpoint(lower: Tensor, upper: Tensor) -> Tensor:
+    return torch.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
 
 
-def _safeguarded_newton(x: Tensor, width: Tensor, mask: Tensor) -> Tensor:
+def _from_the_middle(x: Tensor, score_width: float | Tensor, mask: Tensor) -> Tensor:
+    """The root of finite rows, searched as a distance from their median m in units of g = max(c, half the middle gap).
+
+    It lies within c√n/2 of the two middle observations: further out, the larger half pulls back whatever the other holds.
+    In these units all that matters is of order one; what overflows is so far away that it only counts as a sign.
+    """
+    lower, upper = _middle_two(x, mask)
+    median = _midpoint(lower, upper)
+    half_gap = 0.5 * upper - 0.5 * lower
+    c = torch.as_tensor(score_width, dtype=x.dtype, device=x.device).expand(median.shape)
+    unit = torch.maximum(c, half_gap)
+    z = (x - median.unsqueeze(-1)) / unit.unsqueeze(-1)
+    width = (c / unit).clamp(min=torch.finfo(x.dtype).max ** -0.3)  # width⁻³ must not overflow; from far above it is 0
+    reach = half_gap / unit + width * (0.5 * mask.sum(-1).to(x.dtype).sqrt())
     keep = mask.to(x.dtype)
-    count = keep.sum(-1)
-    empty = count == 0
-    low = torch.where(empty, 0.0, torch.where(mask, x, torch.inf).amin(-1))
-    high = torch.where(empty, 0.0, torch.where(mask, x, -torch.inf).amax(-1))
 
     def sums(u: Tensor) -> tuple[Tensor, Tensor]:
-        r, w = scaled_residuals(x, u, width)
-        return (r * w * keep).sum(-1), (w * w * w * keep).sum(-1)
+        return score_sums(z - u.unsqueeze(-1), width.unsqueeze(-1), keep)
 
     watched = x.device.type == "cpu"  # elsewhere looking would stall the device
-    return bracketed_root(sums, low, high, masked_median(x, mask), width, count, watched)
+    return median + unit * bracketed_root(sums, -reach, reach, torch.zeros_like(median), width, watched)
+
+
+def score_sums(
+    distance: Float[Tensor, "*batch n"], width: float | Float[Tensor, "*#batch 1"], keep: Float[Tensor, "*#batch n"]
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """A = Σ ψ_c(d_i)/c and B = Σ ψ_c'(d_i)/c of the kept d_i = x_i - u (eq:convex_score), so that A/B is the Newton step.
+
+    With s = √(c² + d²):  cψ_c(d) = d/s = ±1 ∓ c²/(s(s + |d|)),  A = (#above - #below)/c² - Σ ±1/(s(s + |d|)),  B = Σ s⁻³.
+
+    In a gap of many widths the ones cancel and the root hangs on the small rests, which a plain Σ d/s has rounded away.
+    """
+    sign, rest, slope = (terms * keep for terms in score_terms(distance, width))
+    side = sign.sum(-1, keepdim=True) / (width * width)
+    return side.squeeze(-1) - rest.sum(-1), slope.sum(-1)
+
+
+def score_terms(
+    distance: Float[Tensor, "*batch n"], width: float | Float[Tensor, "*#batch 1"]
+) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
+    """Of each d: its side ±1 (0 at 0), the rest ±1/(s(s + |d|)) and s⁻³, of which `score_sums` is made."""
+    s = (width * width + distance * distance).sqrt()
+    sign = distance.sign()
+    return sign, sign / (s * (s + distance.abs())), 1 / (s * s * s)
 
 
 def bracketed_root(
@@ -86,15 +112,14 @@ def bracketed_root(
     low: Float[Tensor, "*batch"],
     high: Float[Tensor, "*batch"],
     start: Float[Tensor, "*batch"],
-    width: Float[Tensor, "*#batch"],
-    count: Tensor,
+    width: float | Float[Tensor, "*#batch"],
     watched: bool,
-    arrived: float = 0.0,
 ) -> Float[Tensor, "*batch"]:
-    """The root u in [low, high] of the score, eq:block_m; `sums(u)` gives Σ cψ and Σ c²ψ' over the `count` elements.
+    """The root u in [low, high] of the score, eq:block_m; `sums(u)` gives A and B of `score_sums`.
 
-    Newton inside a bracket that shrinks at every step. `watched`: it looks whether all are done, and then stops. A Newton step
-    of at most `arrived` widths is the last one.
+    Newton inside a bracket that shrinks at every step; a step that leaves it is replaced by a bisection. The score bends on
+    the scale of the distance h to the nearest element, and B^(-1/3) ≤ h: a step far shorter than that is the last one.
+    `watched`: it looks whether all are done, and then stops.
     """
     eps = torch.finfo(low.dtype).eps
     u, done = start, low == high
@@ -102,23 +127,24 @@ def bracketed_root(
         score, slope = sums(u)
         low = torch.where(score > 0, u, low)
         high = torch.where(score < 0, u, high)
-        newton = u + width * (score / slope)
-        inside = (newton >= low) & (newton <= high)
-        proposal = torch.where(inside, newton, _bisection(low, high, width, step))
-        settled = (score.abs() <= eps * count) | (high - low <= 2 * eps * (low.abs() + high.abs()))
-        if arrived:
-            settled = settled | (inside & ((newton - u).abs() <= arrived * width))
-        u = torch.where(done | (settled & ~inside), u, proposal)
-        done = done | settled
+        move = score / slope
+        newton, arrived = u + move, move.abs() <= eps**0.5 * slope ** (-1 / 3)
+        inside = (newton > low) & (
+            newton < high
+        )  # strictly: a step may be too short for u to move, and far from the root
+        closed = (score == 0) | (high - low <= 2 * eps * (low.abs() + high.abs()))
+        proposal = torch.where(inside | arrived, newton, _bisection(low, high, width, step))
+        u = torch.where(done | closed, u, proposal)
+        done = done | closed | arrived
         if watched and bool(done.all()):
             break
     return u
 
 
-def _bisection(low: Tensor, high: Tensor, width: Tensor, step: int) -> Tensor:
+def _bisection(low: Tensor, high: Tensor, width: float | Tensor, step: int) -> Tensor:
     """A point of the bracket. Where it spans many widths the root hugs an end, so every other try is geometric there."""
     middle = 0.5 * low + 0.5 * high
-    hop = torch.sqrt(width) * torch.sqrt(high - low)
+    hop = width**0.5 * torch.sqrt(high - low)
     near_low, near_high = low + hop, high - hop
     candidate = (middle, near_low, middle, near_high)[step % 4]
     return torch.where((candidate > low) & (candidate < high), candidate, middle)

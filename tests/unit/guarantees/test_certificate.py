@@ -232,3 +232,18 @@ def test_a_thousand_groups_are_certified_in_seconds(generator):
     start = time.process_time()
     g.tolerance(x, replaced=2)
     assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e7, 1e12])
+def test_a_range_holds_where_rewards_are_far_apart_too(factor):
+    """A replaced reward at 1e12 used to pass a range that took 1e9 widths for infinity."""
+    x = factor * torch.tensor([[-1.0, -0.5, 0.2, 0.3, 0.7, 1.0]], dtype=torch.float64)
+    channel, blocks = RewardChannel(num_blocks=1, arbitrary_blocks=0), Blocks.contiguous(6, 1)
+    low, high = g.reference_range(x, blocks, channel, 1)
+    for i, value in itertools.product(range(6), (-1e300, -1e12, -3.0, 3.0, 1e12, 1e19, 1e300)):
+        moved = x.clone()
+        moved[0, i] = value
+        assert low <= REFERENCES["rovr"](moved, blocks, channel) <= high
+    moved = x.clone()
+    moved[0, 0] = 1e300
+    assert high - REFERENCES["rovr"](moved, blocks, channel) <= 2e-11 * factor  # and no more than a rounding outwards

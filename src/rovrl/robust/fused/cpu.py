@@ -13,11 +13,13 @@ from torch import Tensor
 
 from rovrl.robust.fused.constants import outer_constants
 from rovrl.robust.fused.saved import Saved
-from rovrl.robust.kernels import layout, leftover, outer, rows
+from rovrl.robust.kernels import lanes, layout, leftover, outer, rows
+from rovrl.robust.kernels.constants import OuterConstants
 from rovrl.robust.settings import SoftSettings
+from rovrl.robust.soft.layout import LARGEST
 
-LIMITS = {torch.float32: (1e7, 2e-4, 1e-7), torch.float64: (1e15, 1e-8, 1e-16)}
-"""Per precision: r beyond which P = ±1 to the last bit, the longest last step, the rounding of a mean square."""
+LIMITS = {torch.float32: (1e12, 2e-4, 1e-7), torch.float64: (1e90, 1e-8, 1e-16)}
+"""Per precision: r at which it is cut off (w³ must not underflow), the longest last step, the rounding of a mean square."""
 THREAD_ELEMENTS = 1 << 16
 """Fewer elements per thread than this are not worth a thread."""
 
@@ -65,7 +67,7 @@ def _solve_part(
     blocks = settings.num_blocks
     sizes, state, unit = (
         np.empty((len(begin), blocks), np.int64),
-        np.empty((len(begin), blocks, 5)),
+        np.zeros((len(begin), blocks, 5)),
         np.ones(len(begin)),
     )
     if keep is None:
@@ -76,10 +78,26 @@ def _solve_part(
         leftover.unit_rows(elements, keep, begin, place, sizes, edges, settings.scale_floor, unit)
     width[:] = settings.score_width * unit
     if rows.solve_rows(elements, keep, begin, place, length, width, sizes, edges, limits, state):
-        leftover.solve_leftover(elements, keep, begin, place, width, sizes, edges, limits[0], state)
+        lanes.solve_leftover(elements, keep, begin, place, width, sizes, edges, limits[0], state)
     offsets, constants = outer_constants(settings)
-    work = np.empty((7, blocks))
-    outer.outer_rows(sizes, state, unit, offsets.numpy(), constants, work, value, coefficients)
+    centers, scales, medians = *_in_units(sizes, state, unit, constants), np.empty((2, len(begin)))
+    for numbers, median in zip((centers, scales), medians, strict=True):
+        lanes.center_rows(numbers, (sizes > 0).view(np.uint8), constants.median_width, median)
+    work = np.empty((5, blocks))
+    outer.outer_rows(
+        sizes, state, unit, centers, scales, *medians, offsets.numpy(), constants, work, value, coefficients
+    )
+
+
+def _in_units(
+    sizes: np.ndarray, state: np.ndarray, unit: np.ndarray, constants: OuterConstants
+) -> tuple[np.ndarray, np.ndarray]:
+    """The centers and the capped sandwich scales ν_b = √b/(a ∨ a_min) of the blocks, in the row's unit; 0 of no block."""
+    area = np.maximum(sizes, 1) * constants.score_width**2
+    floored = np.maximum(state[:, :, 1] / area, constants.curvature_floor) + constants.regularizer
+    with np.errstate(over="ignore"):
+        centers = np.clip(state[:, :, 0] / unit[:, None], -LARGEST, LARGEST)
+    return centers, np.minimum(np.sqrt(state[:, :, 2] / area) / floored, constants.scale_cap)
 
 
 def _rows(x: Tensor, bounds: Tensor | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -12,13 +12,16 @@ from torch import Tensor
 
 from rovrl.robust.fused.constants import outer_tensors
 from rovrl.robust.fused.saved import Saved
-from rovrl.robust.kernels import triton_outer, triton_rows
+from rovrl.robust.kernels import triton_rows
 from rovrl.robust.settings import SoftSettings
+from rovrl.robust.soft.layout import LARGEST_UNIT
 from rovrl.robust.solve import masked_median
 
 CHUNK = 1024
-STEPS = 400
-FAR = {torch.float32: 1e7, torch.float64: 1e15}
+STEPS = 2400
+"""Bisection of the whole double range, every other step near an end; seldom more than ten."""
+FAR = 1e90
+"""r at which it is cut off: w³ must not underflow, and all arithmetic is in double."""
 
 
 def solve(x: Tensor, mask: Tensor | None, bounds: Tensor | None, settings: SoftSettings) -> tuple[Tensor, Saved]:
@@ -39,16 +42,16 @@ def solve(x: Tensor, mask: Tensor | None, bounds: Tensor | None, settings: SoftS
         triton_rows.deviation_kernel[(rows, blocks)](
             elements, keep, begin, place, sizes, edges, deviation, blocks, **options
         )
-        unit = (math.sqrt(math.pi / 2) * masked_median(deviation, sizes > 0)).clamp(min=settings.scale_floor)
+        unit = (math.sqrt(math.pi / 2) * masked_median(deviation, sizes > 0)).clamp(settings.scale_floor, LARGEST_UNIT)
     width = settings.score_width * unit
     state = torch.empty(rows, blocks, 5, dtype=torch.float64, device=x.device)
     triton_rows.solve_kernel[(rows, blocks)](
-        elements, keep, begin, place, width, sizes, edges, state, blocks, FAR[x.dtype], STEPS=STEPS, **options
+        elements, keep, begin, place, width, sizes, edges, state, blocks, FAR, STEPS=STEPS, **options
     )
     offsets, constants = outer_tensors(settings, x.device)
     value = torch.empty(rows, dtype=torch.float64, device=x.device)
     coefficients = torch.empty(rows, blocks, 4, dtype=torch.float64, device=x.device)
-    triton_outer.outer_kernel[(rows,)](
+    triton_rows.outer_kernel[(rows,)](
         sizes, state, unit, offsets, constants, value, coefficients, blocks, settings.num_levels,
         LANES=lanes, LEVELS=triton.next_power_of_2(settings.num_levels), STEPS=STEPS,
     )  # fmt: skip
@@ -63,7 +66,7 @@ def gradient(grad: Tensor, x: Tensor, mask: Tensor | None, bounds: Tensor | None
     blocks = saved.edges.shape[1] - 1
     triton_rows.gradient_kernel[(len(begin), blocks)](
         elements, _bytes(mask, x), begin, place, saved.width, saved.edges, saved.coefficients,
-        grad.double().contiguous(), out, blocks, FAR[x.dtype], MASKED=mask is not None, CHUNK=CHUNK,
+        grad.double().contiguous(), out, blocks, FAR, MASKED=mask is not None, CHUNK=CHUNK,
     )  # fmt: skip
     return out
 

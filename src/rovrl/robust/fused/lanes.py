@@ -1,8 +1,6 @@
 """The hard estimators through the compiled lane kernels: torch tensors in, torch tensors out. No gradient.
 
-The kernels take short rows side by side and give up on a row with huge outliers or a non-finite entry: they say which rows
-are solved, and the caller has a slower way for the rest. Numba is imported at the first call, because it takes about a second
-and is optional.
+Numba is imported at the first call, because it takes about a second and is optional.
 """
 
 from __future__ import annotations
@@ -19,22 +17,21 @@ from rovrl.robust.fused.constants import reference_constants
 from rovrl.robust.settings import ReferenceSettings
 
 
-def center_rows(x: Tensor, width: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The M-center of every row [..., n], eq:block_m, and a bool mask [...] of the rows that are solved."""
+def center_rows(x: Tensor, width: float, mask: Tensor | None) -> Tensor:
+    """The M-center of every row [..., n], eq:block_m; NaN where a kept element is not finite, 0 of nothing."""
     from rovrl.robust.kernels import lanes
 
     rows = x.detach().reshape(-1, x.shape[-1]).contiguous()
-    kept = None if mask is None else mask.reshape(rows.shape).contiguous().view(torch.uint8).numpy()
-    center, solved = np.empty(len(rows)), np.empty(len(rows), bool)
-    lanes.center_rows(rows.numpy(), kept, float(width), center, solved)
-    shape = x.shape[:-1]
-    return torch.from_numpy(center).to(x.dtype).reshape(shape), torch.from_numpy(solved).reshape(shape)
+    kept = None if mask is None else mask.expand(x.shape).reshape(rows.shape).contiguous().view(torch.uint8).numpy()
+    center = np.empty(len(rows))
+    lanes.center_rows(rows.numpy(), kept, float(width), center)
+    return torch.from_numpy(center).to(x.dtype).reshape(x.shape[:-1])
 
 
 def reference_rows(
     x: Tensor, blocks: Blocks, settings: ReferenceSettings, given_scale: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """RoVR of every float64 row [..., n], its scale ν, eq:rovr, and a bool mask [...] of the rows that are solved; for B > 1.
+) -> tuple[Tensor, Tensor]:
+    """RoVR of every float64 row [..., n], and its scale ν, eq:rovr; for B > 1.
 
     `given_scale` is the ν of all rows; None: each row's own.
     """
@@ -43,10 +40,9 @@ def reference_rows(
     rows = x.detach().reshape(-1, x.shape[-1]).contiguous()
     order, starts = _flat(blocks)
     offsets, constants = quantile_grid(settings.num_levels).offsets, reference_constants(settings, given_scale)
-    reference, scale, solved = np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows), bool)
-    lanes.reference_rows(rows.numpy(), order, starts, offsets.numpy(), constants, reference, scale, solved)
-    found = (torch.from_numpy(numbers).reshape(x.shape[:-1]) for numbers in (reference, scale, solved))
-    return tuple(found)  # pyright: ignore[reportReturnType]
+    reference, scale = np.empty(len(rows)), np.empty(len(rows))
+    lanes.reference_rows(rows.numpy(), order, starts, offsets.numpy(), constants, reference, scale)
+    return torch.from_numpy(reference).reshape(x.shape[:-1]), torch.from_numpy(scale).reshape(x.shape[:-1])
 
 
 def bounded_rows(x: Tensor, center: Tensor, bound: float, floor: float) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,9 @@
 """Many short rows at once, compiled: M-centers, and the whole hard RoVR reference (eq:block_m, eq:rovr).
 
 Rows stand side by side (lanes) in a [slot, lane] buffer, so that every loop runs along lanes that do not depend on each
-other. A lane stops moving when its Newton step is at rounding level: its result does not depend on its neighbours. Lanes
-that have not arrived after `STEPS` (huge outliers) are reported, for the slower solver that takes any data.
+other. A lane stops moving when its Newton step is at rounding level: its result does not depend on its neighbours. What has
+not arrived after `STEPS` (huge outliers), or arrived where the score is so flat that a plain sum has lost its digits (a
+middle gap of many widths), is solved again by `_exact`, one row at a time and for any data.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ LANES = 128  # rows side by side; few enough that one slow row holds up few othe
 STEPS = 16
 ARRIVED = 5e-6  # of a width: a second-order step this long ends within 4·ARRIVED³ = 5e-16 of the root
 FAR = 1e60  # r beyond this is cut: P = ±1 to the last bit, and r² must not overflow, nor w⁵ underflow
-EPSILON = 2.220446049250313e-16
-ULP = 4 * EPSILON
+FLAT = 1e-3  # mean P' from which ΣP is known to 1e-13 widths of u
+MAX_STEPS = 200  # of `_exact`: far above need, about 6
+NARROW = 1e-92  # in units of the middle gap: a width below this moves no root, and its cube must not underflow
+ULP = 4 * 2.220446049250313e-16
 
 
 @vectorised
@@ -58,13 +61,9 @@ def _accumulate(x, keep, u, inverse, score, slope, bend):
 
 @vectorised
 def _move(u, low, high, width, count, score, slope, bend, done):
-    """One safeguarded step, of second order where it is short, of every lane that has not arrived (done = 1: has).
-
-    Between two far clusters the score is flat, and what rounding leaves of it points anywhere: a step that leaves the
-    bracket from a score at rounding level is not taken.
-    """
+    """One safeguarded step, of second order where it is short, of every lane that has not arrived (done = 1: has)."""
     for i in range(u.size):
-        stay = done[i] > 0 or score[i] == 0
+        stay = done[i] > 0
         low[i] = u[i] if score[i] > 0 and not stay else low[i]
         high[i] = u[i] if score[i] < 0 and not stay else high[i]
         step = score[i] / slope[i]
@@ -72,15 +71,64 @@ def _move(u, low, high, width, count, score, slope, bend, done):
         step = curved if abs(step) < 0.5 else step
         newton = u[i] + width * step
         inside = newton >= low[i] and newton <= high[i]
-        stay = stay or (not inside and abs(score[i]) <= EPSILON * count[i])
         target = newton if inside else 0.5 * low[i] + 0.5 * high[i]
         u[i] = u[i] if stay else target
-        done[i] = 1.0 if stay or (inside and abs(step) <= ARRIVED) else 0.0
+        steep = slope[i] >= FLAT * count[i]
+        done[i] = 1.0 if stay or (inside and steep and abs(step) <= ARRIVED) else 0.0
+
+
+@vectorised
+def _exact_sums(z, u, width):
+    """A = Σ ψ/c and B = Σ ψ'/c as in rovrl.robust.solve.score_sums: the ones of both sides are counted, the rests summed."""
+    side, rest, slope = 0.0, 0.0, 0.0
+    for i in range(z.size):
+        d = z[i] - u
+        s = math.sqrt(width * width + d * d)
+        sign = 1.0 if d > 0 else -1.0 if d < 0 else 0.0
+        side += sign
+        rest += sign / (s * (s + abs(d)))
+        slope += 1.0 / (s * s * s)
+    return side / (width * width) - rest, slope
 
 
 @helper
-def _centers(x, keep, slots, count, width, u, work):
-    """Fills u with the M-centers of the first lanes of x [slot, lane]; work[0] is then 1 where they arrived.
+def _exact(x, c):
+    """The M-center of one row, eq:block_m, of any finite elements; NaN if one is not. Overwrites x.
+
+    As rovrl.robust.solve: the distance from the median in units of g = max(c, half the middle gap), within c√n/2 of the
+    two middle observations, by Newton inside that bracket.
+    """
+    n = x.size
+    for i in range(n):
+        if not abs(x[i]) < math.inf:
+            return math.nan
+    x.sort()
+    lower, upper = x[(n - 1) // 2], x[n // 2]
+    median = lower if lower == upper else 0.5 * lower + 0.5 * upper
+    half_gap = 0.5 * upper - 0.5 * lower
+    unit = c if c > half_gap else half_gap
+    for i in range(n):
+        x[i] = (x[i] - median) / unit
+    width = c / unit if c / unit > NARROW else NARROW
+    high = half_gap / unit + width * (0.5 * math.sqrt(n))
+    low, u = -high, 0.0
+    for _ in range(MAX_STEPS):
+        score, slope = _exact_sums(x, u, width)
+        if score == 0 or not high - low > 2 * ULP * (abs(low) + abs(high)):
+            break
+        low = u if score > 0 else low
+        high = high if score > 0 else u
+        step = score / slope
+        arrived = abs(step) <= 1.5e-8 * slope ** (-1.0 / 3.0)
+        u = u + step if arrived or low < u + step < high else 0.5 * low + 0.5 * high
+        if arrived:
+            break
+    return median + unit * u
+
+
+@helper
+def _centers(x, keep, slots, count, width, u, work, row):
+    """Fills u with the M-centers of the first lanes of x [slot, lane]; 0 of a lane that keeps nothing.
 
     Whole arrays come in and rows are cut here: of a cut array the compiler no longer knows that its rows are contiguous.
     """
@@ -103,7 +151,8 @@ def _centers(x, keep, slots, count, width, u, work):
     for i in range(n):
         start = low[i] + score[i] / count[i]
         u[i] = start if low[i] <= start <= high[i] else 0.5 * low[i] + 0.5 * high[i]
-        done[i] = 1.0 if low[i] == high[i] else 0.0
+        u[i] = 0.0 if count[i] == 0 else u[i]
+        done[i] = 1.0 if score[i] == 0 or count[i] == 0 else 0.0  # all equal; a NaN among them is not
     for _ in range(STEPS):
         score[:] = 0.0
         slope[:] = 0.0
@@ -116,16 +165,24 @@ def _centers(x, keep, slots, count, width, u, work):
         _move(u, low, high, width, count[:n], score, slope, bend, done)
         if done.min() > 0:
             break
+    for i in range(n):
+        if not done[i] > 0:
+            filled = 0
+            for j in range(slots):
+                if keep is None or keep[j, i] > 0:
+                    row[filled] = x[j, i]
+                    filled += 1
+            u[i] = _exact(row[:filled], width)
 
 
 @entry
-def center_rows(x, keep, width, center, solved):
+def center_rows(x, keep, width, center):
     """Fills center[row] with the M-center of row x[row] (float32 or 64), eq:block_m; keep is None or the mask's bytes.
 
-    No kept element: 0. solved[row] is False where the slower solver is needed (huge outliers, non-finite entries).
+    No kept element: 0. A kept element that is not finite: NaN.
     """
     values, kept = np.empty((x.shape[1], LANES)), np.empty((x.shape[1], LANES))
-    work, u, count = np.empty((6, LANES)), np.empty(LANES), np.empty(LANES)
+    work, u, count, row = np.empty((6, LANES)), np.empty(LANES), np.empty(LANES), np.empty(x.shape[1])
     for first in range(0, x.shape[0], LANES):
         n = x.shape[0] - first if x.shape[0] - first < LANES else LANES
         count[:] = x.shape[1]
@@ -139,13 +196,44 @@ def center_rows(x, keep, width, center, solved):
             if keep is not None:
                 count[i] = total
         if keep is None:
-            _centers(values, None, x.shape[1], count, width, u[:n], work)
+            _centers(values, None, x.shape[1], count, width, u[:n], work, row)
         else:
-            _centers(values, kept, x.shape[1], count, width, u[:n], work)
-        for i in range(n):
-            empty = count[i] == 0
-            center[first + i] = 0.0 if empty else u[i]
-            solved[first + i] = empty or work[0, i] > 0
+            _centers(values, kept, x.shape[1], count, width, u[:n], work, row)
+        center[first : first + n] = u[:n]
+
+
+@vectorised
+def _element_sums(x, u, inverse, far):
+    """ΣP', ΣP², ΣPP', ΣPw⁴ as in rows.py."""
+    s1 = s2 = s3 = s4 = 0.0
+    for i in range(x.size):
+        r = (x[i] - u) * inverse
+        r = far if r > far else r
+        r = -far if r < -far else r
+        w = 1.0 / math.sqrt(1.0 + r * r)
+        p, w2 = r * w, w * w
+        s1 += w2 * w
+        s2 += p * p
+        s3 += p * w2 * w
+        s4 += p * w2 * w2
+    return s1, s2, s3, s4
+
+
+@entry
+def solve_leftover(x, keep, begin, place, width, sizes, edges, far, state):
+    """Fills (u, ΣP', ΣP², ΣPP', ΣPw⁴) of the blocks that `solve_rows` of rows.py marked with u = inf."""
+    for row in range(begin.size):
+        for b in range(sizes.shape[1]):
+            if sizes[row, b] > 0 and state[row, b, 0] == math.inf:
+                values = np.empty(sizes[row, b])
+                filled = 0
+                for i in range(edges[row, b], edges[row, b + 1]):
+                    if keep is None or keep[place[row] + i]:
+                        values[filled] = x[begin[row] + i]
+                        filled += 1
+                found = state[row, b]
+                found[0] = _exact(values.copy(), width[row])
+                found[1], found[2], found[3], found[4] = _element_sums(values, found[0], 1.0 / width[row], far)
 
 
 @vectorised
@@ -192,24 +280,23 @@ def _count_steps(center, start, nu, root_n, offset, tie_tolerance, excess):
 
 
 @entry
-def reference_rows(x, order, starts, offsets, constants, reference, nu, solved):
+def reference_rows(x, order, starts, offsets, constants, reference, nu):
     """Fills reference[row] with RoVR(x[row]), eq:rovr, and nu[row] with the pooled scale it used.
 
     Block b holds the elements order[starts[b] : starts[b + 1]] (at least two blocks). `constants` are
-    `ReferenceConstants`, solved is as in `center_rows`.
+    `ReferenceConstants`.
     """
     width, curvature_floor = constants.score_width, constants.curvature_floor
     scale_floor, scale_cap = constants.scale_floor, constants.scale_cap
     blocks = starts.size - 1
-    values, work = np.empty((x.shape[1], LANES)), np.empty((6, LANES))
+    values, work, row = np.empty((x.shape[1], LANES)), np.empty((6, LANES)), np.empty(x.shape[1])
     centers, scales = np.empty((blocks, LANES)), np.empty((blocks, LANES))
     ordered, count, start, excess = np.empty((blocks, LANES)), np.empty(LANES), np.empty(LANES), np.empty(LANES)
     roots = np.sqrt(np.diff(starts))
     weight = constants.density * roots.sum()
     for first in range(0, x.shape[0], LANES):
         n = x.shape[0] - first if x.shape[0] - first < LANES else LANES
-        arrived, scale = solved[first : first + n], nu[first : first + n]
-        arrived[:] = True
+        scale = nu[first : first + n]
         for b in range(blocks):
             size = starts[b + 1] - starts[b]
             for j in range(size):
@@ -217,9 +304,7 @@ def reference_rows(x, order, starts, offsets, constants, reference, nu, solved):
                 for i in range(n):
                     values[j, i] = column[i]
             count[:] = size
-            _centers(values, None, size, count, width, centers[b, :n], work)
-            for i in range(n):
-                arrived[i] = arrived[i] and work[0, i] > 0
+            _centers(values, None, size, count, width, centers[b, :n], work, row)
             work[3] = 0.0
             work[4] = 0.0
             for j in range(size):

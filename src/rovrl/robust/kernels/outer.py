@@ -10,62 +10,32 @@ import math
 
 from rovrl.robust.kernels.jit import entry, helper
 
-MAX_STEPS = 400
-
 
 @helper
-def _smooth_median(values, used, width, weights):
-    """smed_η(values), eq:smooth_median, and in `weights` its derivative P'_b/ΣP', which sums to one.
-
-    The score is (values above - values below) minus the small rests 1 - |P| = 1/(s(s + |r|)), s = √(1 + r²): where the
-    spread is far beyond η and the sides are even, the root hangs on the rests alone.
-    """
-    low, high, u = values[0], values[0], 0.0
-    for b in range(used):
-        low = values[b] if values[b] < low else low
-        high = values[b] if values[b] > high else high
-        u += values[b] / used
-    for _ in range(MAX_STEPS):
-        side, rest, slope = 0, 0.0, 0.0
-        for b in range(used):
-            r = (values[b] - u) / width
-            s = math.hypot(1.0, r)
-            side += 1 if r > 0 else -1
-            rest += math.copysign(1.0 / s / (s + abs(r)), r)
-            slope += 1.0 / s / s / s
-        score = side - rest
-        newton = u + width * (score / slope)
-        low = u if score > 0 else low
-        high = high if score > 0 else u
-        inside = low <= newton <= high
-        if score == 0 or newton == u or high - low <= 2e-16 * (abs(low) + abs(high)):
-            break
-        u = newton if inside else 0.5 * low + 0.5 * high
-        if inside and abs(score) <= 1e-8 * slope:
-            break
+def _weights(values, used, u, width, weights):
+    """Fills `weights` with the derivative of the smooth median u of values, P'_b/ΣP', which sums to one."""
     nearest, total = math.inf, 0.0
     for b in range(used):
-        weights[b] = math.hypot(1.0, (values[b] - u) / width)
+        weights[b] = math.hypot(0.25 * width, 0.25 * values[b] - 0.25 * u)  # a quarter: no difference overflows
         nearest = weights[b] if weights[b] < nearest else nearest
     for b in range(used):
         weights[b] = (nearest / weights[b]) ** 3.0
         total += weights[b]
     for b in range(used):
         weights[b] /= total
-    return u
 
 
 @helper
-def _outer(work, sizes, used, offsets, constants):
-    """SoftRoVR of several blocks: eq:rovr with smooth medians and H_γ, from centers work[0] and capped scales work[1].
+def _outer(centers, scales, start, pooled, work, sizes, used, offsets, constants):
+    """SoftRoVR of several blocks: eq:rovr with smooth medians and H_γ, from centers, capped scales and their smooth medians.
 
-    Fills ∂value/∂center (work[2]) and ∂value/∂scale (work[3]). With h = H(1 - H)/γ summed over the levels, s = ν/(D_K W_B):
+    Fills ∂value/∂center (work[0]) and ∂value/∂scale (work[1]). With h = H(1 - H)/γ summed over the levels, s = ν/(D_K W_B):
         ∂/∂μ_b = s h_b + (1 - s Σh) ∂μ_0/∂μ_b,    ∂/∂ν = -Σ(H - τ)/(D_K W_B) - s Σ h Δ_k/√n_b.
     """
     temperature, scale_floor, scale_cap = constants.temperature, constants.scale_floor, constants.scale_cap
-    by_center, by_scale, steepness = work[2], work[3], work[6]
-    start = _smooth_median(work[0], used, constants.median_width, by_center)
-    pooled = _smooth_median(work[1], used, constants.median_width, by_scale)
+    by_center, by_scale, steepness = work[0], work[1], work[4]
+    _weights(centers, used, start, constants.median_width, by_center)
+    _weights(scales, used, pooled, constants.median_width, by_scale)
     nu = scale_floor if pooled < scale_floor else pooled
     nu = scale_cap if nu > scale_cap else nu
     weight, excess, pull, steep = 0.0, 0.0, 0.0, 0.0
@@ -74,7 +44,7 @@ def _outer(work, sizes, used, offsets, constants):
         total = 0.0
         for k in range(offsets.size):
             away = offsets[k] / root_n
-            z = (work[0, b] - start - nu * away) / temperature
+            z = (centers[b] - start - nu * away) / temperature
             small = math.exp(-abs(z))
             step = 1.0 / (1.0 + small)
             h = small * step * step / temperature
@@ -95,32 +65,34 @@ def _outer(work, sizes, used, offsets, constants):
 
 
 @entry
-def outer_rows(sizes, state, unit, offsets, constants, work, value, coefficients):
+def outer_rows(sizes, state, unit, centers, scales, start, pooled, offsets, constants, work, value, coefficients):
     """Fills value[row] and coefficients[row, block] = (center, α, β, γ); a row without an element has value 0.
 
-    `offsets` are Δ_1..K, `constants` are `OuterConstants`, `work` is scratch [7, block].
+    `centers` and capped `scales` are in the row's `unit`, `start` and `pooled` are their smooth medians (eq:smooth_median),
+    `offsets` are Δ_1..K, `constants` are `OuterConstants`, `work` is scratch [5, block].
     """
     curvature_floor, regularizer = constants.curvature_floor, constants.regularizer
     scale_cap, score_width = constants.scale_cap, constants.score_width
-    scales, by_center, by_scale, by_square, by_slope = work[1], work[2], work[3], work[4], work[5]
+    by_center, by_scale, by_square, by_slope = work[0], work[1], work[2], work[3]
     for row in range(sizes.shape[0]):
         used = 0
         while used < sizes.shape[1] and sizes[row, used] > 0:
-            work[0, used] = state[row, used, 0] / unit[row]
             area = sizes[row, used] * score_width * score_width
             curvature, root = state[row, used, 1] / area, math.sqrt(state[row, used, 2] / area)
             bent = curvature > curvature_floor
             floored = (curvature if bent else curvature_floor) + regularizer
             scale = root / floored  # ν_b = √b/(a ∨ a_min)
             capped = scale > scale_cap
-            scales[used] = scale_cap if capped else scale
             by_square[used] = 0.0 if capped or root == 0 else 1.0 / (area * score_width * root * floored)
             by_slope[used] = 3.0 * scale / (area * score_width * floored) if bent and not capped else 0.0
             used += 1
         by_center[0], by_scale[0] = 1.0, 0.0
         value[row] = state[row, 0, 0] if used == 1 else 0.0
         if used > 1:
-            value[row] = unit[row] * _outer(work, sizes[row], used, offsets, constants)
+            medians = start[row], pooled[row]
+            value[row] = unit[row] * _outer(
+                centers[row], scales[row], *medians, work, sizes[row], used, offsets, constants
+            )
         for b in range(used):
             mixed, second = by_scale[b] * by_square[b], by_scale[b] * by_slope[b]
             through = by_center[b] - mixed * state[row, b, 3] - second * state[row, b, 4]

@@ -17,10 +17,10 @@ from torch import Tensor
 from rovrl.robust.fused.saved import Saved
 from rovrl.robust.score import scaled_residuals
 from rovrl.robust.settings import SoftSettings
-from rovrl.robust.soft.layout import contiguous_layout, row_unit
+from rovrl.robust.soft.layout import LARGEST, contiguous_layout, row_unit
 from rovrl.robust.soft.outer import outer_derivatives
 from rovrl.robust.soft.packed import padded
-from rovrl.robust.solve import m_root
+from rovrl.robust.solve import m_root, precise
 
 
 class BlockSums(NamedTuple):
@@ -45,13 +45,13 @@ def solve(
     unit = rows.new_ones(len(rows))
     if settings.units == "robust":
         unit = row_unit(values, layout, settings.scale_floor)
-        values = values / unit[:, None, None]
-    centers = m_root(values, settings.score_width, layout.mask)
-    p, w = _scores(values, centers, settings.score_width, layout.mask)
+    width = settings.score_width * unit
+    centers = m_root(values, width.unsqueeze(-1).expand(layout.sizes.shape), layout.mask)
+    p, w = _scores(values, centers, width.unsqueeze(-1), layout.mask)
     sums = BlockSums(*(terms.sum(-1) for terms in (w**3, p * p, p * w**3, p * w**4)))
-    value, factors = block_factors(centers, sums, layout.sizes, settings)
-    coefficients = torch.cat(((unit.unsqueeze(-1) * centers).unsqueeze(-1), factors), -1)
-    saved = Saved(layout.edges(), coefficients, settings.score_width * unit, torch.zeros_like(keep[:, 0]))
+    in_units = (centers / unit.unsqueeze(-1)).clamp(-LARGEST, LARGEST)
+    value, factors = block_factors(in_units, sums, layout.sizes, settings)
+    saved = Saved(layout.edges(), torch.cat((centers.unsqueeze(-1), factors), -1), width, torch.zeros_like(keep[:, 0]))
     return torch.where(keep.any(-1), unit * value, 0.0).to(x.dtype), saved
 
 
@@ -89,7 +89,7 @@ def block_factors(
       ∂F/∂x_i   = F_μ w_i + F_ν ∂ν_b/∂x_i
     """
     c = settings.score_width
-    area = sizes.clamp(min=1) * c**2
+    area = sizes.clamp(min=1).to(centers) * c**2  # of integers a float would make float32
     a = sums.slope / area
     root = (sums.square / area).sqrt()  # √b
     floored = a.clamp(min=settings.curvature_floor) + settings.regularizer
@@ -102,11 +102,6 @@ def block_factors(
     gamma = torch.where(a > settings.curvature_floor, 3 * by_scale * scales, 0.0)
     alpha = (by_center - beta * sums.mixed - gamma * sums.bend) / sums.slope.clamp(min=tiny)
     return value, torch.stack((alpha, beta, gamma), -1)
-
-
-def precise(x: Tensor) -> Tensor:
-    """float64 where the device has it: the clip band is 3e-4 wide, and a float32 sum over a long row shows in it."""
-    return x if x.device.type == "mps" else x.double()
 
 
 def _scores(values: Tensor, centers: Tensor, width: float | Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:

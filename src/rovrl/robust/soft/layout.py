@@ -11,6 +11,11 @@ from torch import Tensor
 
 from rovrl.robust.solve import masked_median
 
+LARGEST_UNIT = 1e300
+"""So that a width in such units is still a number."""
+LARGEST = 2e307
+"""Centers in small units are cut off here, so that differences of two do not overflow."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -67,8 +72,9 @@ def row_unit(values: Float[Tensor, "row block slot"], layout: Layout, scale_floo
     """
     keep = layout.mask.to(values.dtype)
     sizes = layout.sizes.clamp(min=1).to(values.dtype)
-    mean = (values * keep).sum(-1) / sizes
-    deviation = ((values - mean.unsqueeze(-1)).abs() * keep).sum(-1) / sizes
+    share = keep / sizes.unsqueeze(-1)  # divided first: a sum of large numbers must not overflow
+    mean = (values * share).sum(-1, keepdim=True)
+    deviation = (values * share - mean * share).abs().sum(-1)
     return pooled_unit(deviation, layout.sizes, scale_floor)
 
 
@@ -76,4 +82,4 @@ def pooled_unit(
     deviation: Float[Tensor, "row block"], sizes: Int[Tensor, "row block"], scale_floor: float
 ) -> Float[Tensor, " row"]:
     """The same from the blocks' mean absolute deviations."""
-    return (math.sqrt(math.pi / 2) * masked_median(deviation, sizes > 0)).clamp(min=scale_floor)
+    return (math.sqrt(math.pi / 2) * masked_median(deviation, sizes > 0)).clamp(scale_floor, LARGEST_UNIT)

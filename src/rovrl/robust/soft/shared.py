@@ -16,17 +16,15 @@ from torch.autograd.function import once_differentiable
 
 from rovrl.robust.score import scaled_residuals
 from rovrl.robust.settings import SoftSettings
-from rovrl.robust.soft.implicit import BlockSums, block_factors, element_gradient, precise
+from rovrl.robust.soft.implicit import BlockSums, block_factors, element_gradient
 from rovrl.robust.soft.layout import balanced, pooled_unit
-from rovrl.robust.solve import bracketed_root
+from rovrl.robust.solve import bracketed_root, precise, score_terms
 
 ORDERS = {
     "contiguous": lambda rank, ranks: (rank,),
     "zigzag": lambda rank, ranks: (rank, 2 * ranks - 1 - rank),
 }
 """Order -> the numbers of the pieces of a row that a rank holds, one behind the other."""
-ARRIVED = 1e-9
-"""A Newton step this short (in score widths) ends within rounding of the root; a further one would be a further message."""
 
 
 def soft_shared(
@@ -130,13 +128,11 @@ def _centers(piece: _Piece, mean: Tensor, width: float) -> Float[Tensor, "row bl
     low, high = piece.range()
 
     def sums(u: Tensor) -> tuple[Tensor, Tensor]:
-        p, w = _scores(piece, u, width)
-        score, slope = piece.sums(p, w**3)
-        return score, slope
+        side, rest, slope = piece.sums(*score_terms(piece.x - piece.at(u), width))
+        return side / width**2 - rest, slope
 
     start = torch.where(mean.isfinite(), mean, 0.5 * low + 0.5 * high).clamp(low, high)
-    widths = torch.full_like(low, width)
-    return bracketed_root(sums, low, high, start, widths, piece.sizes.to(low.dtype), True, ARRIVED)
+    return bracketed_root(sums, low, high, start, width, watched=True)
 
 
 def _scores(piece: _Piece, centers: Tensor, width: float) -> tuple[Tensor, Tensor]:

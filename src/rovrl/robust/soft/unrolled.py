@@ -9,10 +9,9 @@ from torch import Tensor
 from rovrl.robust.centers import sandwich_scale
 from rovrl.robust.score import scaled_residuals
 from rovrl.robust.settings import UnrolledSettings
-from rovrl.robust.soft.implicit import precise
 from rovrl.robust.soft.layout import contiguous_layout, row_unit
 from rovrl.robust.soft.outer import outer_map
-from rovrl.robust.solve import masked_median
+from rovrl.robust.solve import masked_median, precise, score_sums
 
 
 def unrolled(
@@ -31,9 +30,8 @@ def unrolled(
         value = unit * _steps(values / unit[:, None, None], layout.mask, layout.sizes, settings)
     else:
         value = _steps(values, layout.mask, layout.sizes, settings)
-    value = value + 0 * values.sum(
-        (-2, -1)
-    )  # an infinite element: NaN, as of the implicit form, not the solver's bracket
+    # an infinite element: NaN, as of the implicit form, not the solver's bracket
+    value = value + (0 * values).sum((-2, -1))
     return torch.where(keep.any(-1), value, 0.0).to(x.dtype)
 
 
@@ -70,7 +68,9 @@ def unrolled_center(
     u = masked_median(x, mask)
     for step in range(iterations):
         r, w = scaled_residuals(x, u, score_width)
-        score = (r * w * keep).sum(-1) / count
+        plain = (r * w * keep).sum(-1)
+        exact = score_width**2 * score_sums(x - u.unsqueeze(-1), score_width, keep)[0]
+        score = (exact.detach() + (plain - plain.detach())) / count  # the plain sum only gives its derivative
         slope = ((w * w * w * keep).sum(-1) / count).masked_fill(empty, 1.0)
         newton = u + score_width * score / (slope + regularizer)
         if step == iterations - 1:

@@ -1,8 +1,10 @@
 """The Triton kernels through Triton's interpreter, beside the eager path. No GPU takes part."""
 
+import numpy as np
 import pytest
 import torch
 
+import reference as ref
 from rovrl import RatioChannel, soft_rovr
 from rovrl.robust.kernels import use_kernel
 from rovrl.weight import soft_rovr_packed
@@ -68,3 +70,13 @@ def test_packed_triton_is_padded_eager(generator):
     with use_kernel("eager"):
         torch.testing.assert_close(value, soft_rovr(x, mask), atol=1e-6, rtol=0)
     assert packed.grad.sum().item() == pytest.approx(4, abs=1e-5)  # one per response that has a token
+
+
+def test_interpreted_centers_are_where_fifty_digits_put_them():
+    for x, width in ref.hostile_rows(np.random.default_rng(5), 20):
+        with use_kernel("triton"):
+            center = soft_rovr(torch.as_tensor(x), None, RatioChannel(num_blocks=1, score_width=width)).item()
+        ordered = np.sort(x)
+        gap = ordered[len(x) // 2] - ordered[(len(x) - 1) // 2]
+        allowed = max(1e-12 * max(gap, width), 2 * np.spacing(abs(center)))
+        assert ref.m_center_lies_within(x, width, center, allowed), (x, width)

@@ -11,29 +11,33 @@ const Estimators = (() => {
     return lower === upper ? lower : 0.5 * lower + 0.5 * upper;
   }
 
-  // The root of sum psi_c(x_i - u) = 0 (eq:block_m): Newton inside a bracket that always shrinks.
-  function mCenter(x, width) {
+  // The root of sum psi_c(x_i - u) = 0 (eq:block_m), as in rovrl.robust.solve: the distance from the median in units of the
+  // larger of c and half the middle gap, by Newton inside a bracket that always shrinks. The ones of both sides are counted
+  // and the rests 1 - |P| summed: in a wide gap the root hangs on the rests alone.
+  function mCenter(x, c) {
     if (!x.length) return 0;
-    let low = Math.min(...x), high = Math.max(...x), u = median(x);
-    if (low === high) return low;
-    for (let step = 0; step < 300; step++) {
-      let score = 0, slope = 0;
-      for (const v of x) {
-        const r = Math.max(-1e130, Math.min(1e130, (v - u) / width)), w = 1 / Math.sqrt(1 + r * r);
-        score += r * w;
-        slope += w * w * w;
+    const ordered = [...x].sort((a, b) => a - b), start = median(x);
+    const halfGap = 0.5 * ordered[x.length >> 1] - 0.5 * ordered[(x.length - 1) >> 1];
+    const unit = Math.max(c, halfGap), width = Math.max(c / unit, 1e-92);
+    const z = x.map((v) => (v - start) / unit);
+    let high = halfGap / unit + 0.5 * width * Math.sqrt(x.length), low = -high, u = 0;
+    for (let step = 0; step < 200; step++) {
+      let side = 0, rest = 0, slope = 0;
+      for (const v of z) {
+        const d = v - u, s = Math.sqrt(width * width + d * d), sign = Math.sign(d);
+        side += sign;
+        rest += sign / (s * (s + Math.abs(d)));
+        slope += 1 / (s * s * s);
       }
+      const score = side / (width * width) - rest;
+      if (score === 0 || high - low <= 2 * EPS * (Math.abs(low) + Math.abs(high))) break;
       if (score > 0) low = u;
-      if (score < 0) high = u;
-      const newton = u + width * (score / slope);
-      const inside = newton >= low && newton <= high;
-      const settled = Math.abs(score) <= EPS * x.length || high - low <= 2 * EPS * (Math.abs(low) + Math.abs(high));
-      if (settled) return inside ? newton : u;
-      const hop = Math.sqrt(width) * Math.sqrt(high - low), middle = 0.5 * low + 0.5 * high;
-      const tries = [middle, low + hop, middle, high - hop][step % 4];
-      u = inside ? newton : tries > low && tries < high ? tries : middle;
+      else high = u;
+      const move = score / slope, arrived = Math.abs(move) <= 1.5e-8 * slope ** (-1 / 3);
+      u = arrived || (u + move > low && u + move < high) ? u + move : 0.5 * low + 0.5 * high;
+      if (arrived) break;
     }
-    return u;
+    return start + unit * u;
   }
 
   // nu_b (above eq:robust_sandwich_scale)
