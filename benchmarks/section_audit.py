@@ -110,7 +110,7 @@ def ratio(title: str, ours: list[str], theirs: list[str], repeats: int) -> Row:
     """The CPU time of one fresh Python over that of another, in turns: the median with its quartiles."""
     pairs = [(processor(ours), processor(theirs)) for _ in range(repeats)]
     low, middle, high = statistics.quantiles([a / b for a, b in pairs], n=4)
-    return Row(title, middle, low, high, must=3, goal=2)
+    return Row(title, middle, low, high, must=10, goal=5)
 
 
 def processor(words: list[str]) -> float:

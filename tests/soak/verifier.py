@@ -8,8 +8,6 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
-import psutil
-
 from rovrl.tasks.verify import VerifierPool
 
 TOWER = (r"\boxed{10^{10^{10}}}", "0.25")
@@ -85,12 +83,11 @@ def _copy(pool: VerifierPool, draw: random.Random) -> NoReturn:
 
 
 def _kill(pool: VerifierPool, draw: random.Random, told: dict[str, int]) -> None:
-    [program] = pool.pids()
-    judges = psutil.Process(program).children()
-    if draw.random() < 0.5 or not judges:
-        os.killpg(program, signal.SIGKILL)
+    pid = draw.choice(pool.pids())
+    if draw.random() < 0.5:
+        os.killpg(pid, signal.SIGKILL)
     else:
-        draw.choice(judges).kill()
+        os.kill(pid, signal.SIGUSR1)  # has the child that judges killed
 
 
 def _hostile(pool: VerifierPool, draw: random.Random, told: dict[str, int]) -> None:

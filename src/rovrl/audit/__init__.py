@@ -8,9 +8,7 @@ result.write("outputs/run/audit")        # audit.html and audit.json
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if (
-    TYPE_CHECKING
-):  # at run time each name is imported when it is first asked for: a summary needs no torch, a comparison does
+if TYPE_CHECKING:  # at run time each name is imported when it is first asked for: `rovrl --help` needs no torch
     from rovrl.audit.comparing import Comparison, compare
     from rovrl.audit.read.rows import Columns
     from rovrl.audit.result import AuditResult

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:  # partitions alone need no torch: what lies on disk is audited without it
+if TYPE_CHECKING:  # partitions alone need no torch
     import torch
     from torch import Tensor
 

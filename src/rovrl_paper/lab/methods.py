@@ -122,6 +122,5 @@ def chosen(names: str) -> list[str]:
     unknown = [name for name in wanted if name not in METHODS]
     if unknown or not wanted:
         near = did_you_mean(unknown[0], METHODS) if unknown else ""
-        known = f"the methods (several: separated by commas) are {', '.join(METHODS)}"
-        raise RovrlError(f"--method {names!r} is not known{near}; {known}")
+        raise RovrlError(f"--method {names!r}: choose from {', '.join(METHODS)} (several: separated by commas){near}")
     return wanted

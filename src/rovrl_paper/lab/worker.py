@@ -7,7 +7,6 @@ no orphan goes on writing into a run that someone has resumed.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import queue
 import sys
@@ -15,7 +14,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -47,7 +46,7 @@ def _serve(order: dict[str, Any], events: TextIO) -> None:
         from rovrl_paper.lab.job import Job
         from rovrl_paper.lab.run import run
 
-        with only_writer(directory), alarms(tell):
+        with only_writer(directory):
             run(Job.from_dict(order["job"]), directory, Path(order["warm"]), tell)
         tell({"done": True})
     except RovrlError as error:
@@ -55,22 +54,6 @@ def _serve(order: dict[str, Any], events: TextIO) -> None:
     except Exception as error:
         traceback.print_exc()
         tell({"failed": f"{directory.name}: {type(error).__name__}: {error} (the whole message is in {order['log']})"})
-
-
-@contextmanager
-def alarms(tell: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-    """What our own logger warns of (a weight that hides most of what the policy does) reaches the terminal too."""
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: tell({"warning": record.getMessage()})
-    both = (handler, logging.StreamHandler())
-    logger = logging.getLogger("rovrl")
-    for each in both:
-        logger.addHandler(each)
-    try:
-        yield
-    finally:
-        for each in both:
-            logger.removeHandler(each)
 
 
 @contextmanager

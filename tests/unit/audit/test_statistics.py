@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 import audit_dumps
 import rovrl
 from rovrl.audit import audit
-from rovrl.audit.measure import dominance
+from rovrl.audit.measure.dominance import Ordered, usual_spread
 from rovrl.audit.measure.ratios import RatioTable, weights
-from rovrl.audit.measure.statistics import usual_spread
 from rovrl.loss import clip_branch
 from rovrl.scales import channel_for_step
 
@@ -102,8 +101,8 @@ def test_zero_one_rewards_never_dominate_however_rare_the_ones():
     for size in (4, 8, 16, 64):
         for rate in (0.01, 0.1, 0.5, 0.97):
             rewards = (generator.random((400, size)) < rate).astype(float)
-            trim = dominance.trims(rewards)
-            count, _, _ = dominance.dominating(trim, usual_spread(dominance.own_spread(trim)))
+            order = Ordered.of(rewards)
+            count, _, _ = order.dominating(usual_spread(order.spread))
             assert count.sum() == 0
 
 
@@ -112,12 +111,12 @@ def test_the_least_variance_windows_are_those_of_a_search_through_all(size, seed
     generator = np.random.default_rng(seed)
     rewards = generator.normal(0, 1, (3, size)).round(1)
     rewards[:, 0] += 10.0**power
-    trim = dominance.trims(rewards)
+    order = Ordered.of(rewards)
     for j in range(size // 4 + 1):
         for group in range(3):
             ordered = np.sort(rewards[group])
             best = min(np.std(ordered[a : a + size - j], ddof=1) for a in range(j + 1))
-            assert trim.deviation[j, group] == pytest.approx(best, rel=1e-6, abs=1e-7)
+            assert order.deviation[j, group] == pytest.approx(best, rel=1e-6, abs=1e-7)
 
 
 @given(st.integers(0, 10**6), st.floats(-100, 100), st.floats(0.01, 100))
@@ -126,8 +125,8 @@ def test_dominating_rewards_do_not_depend_on_shift_scale_or_order(seed, shift, f
     rewards = audit_dumps.rewards(40, 12, spikes=0.05, seed=seed)
 
     def count(values):
-        trim = dominance.trims(values)
-        return dominance.dominating(trim, usual_spread(dominance.own_spread(trim)))[0]
+        order = Ordered.of(values)
+        return order.dominating(usual_spread(order.spread))[0]
 
     expected = count(rewards)
     assert expected.sum() > 0

@@ -7,7 +7,8 @@ import pytest
 
 from reward_servers import running
 from rovrl.errors import RovrlError
-from rovrl.tasks.remote import HttpReward, metrics
+from rovrl.tasks.remote import HttpReward
+from rovrl.tasks.remote.told import metrics
 
 
 @pytest.fixture

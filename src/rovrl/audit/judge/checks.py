@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,9 +124,10 @@ def repeated_groups(rollouts: Rollouts, table: GroupTable) -> NDArray[np.bool_]:
 
     Alone if its rewards have enough possible orders (all different: log2 G! bits), else in a row of four like groups.
     """
-    n = len(table.signature)
+    signature = _signatures(rollouts)
+    n = len(signature)
     found = np.zeros(n, dtype=bool)
-    again = _again(table.signature)
+    again = _again(signature)
     if not again.any():
         return found
     bits = np.zeros(n)
@@ -136,12 +138,23 @@ def repeated_groups(rollouts: Rollouts, table: GroupTable) -> NDArray[np.bool_]:
     if n >= 2 * GRAM:
         windows = n - GRAM + 1
         total = sum(bits[k : k + windows] for k in range(GRAM))
-        mixed = np.zeros(windows, dtype=np.uint64)
-        for k in range(GRAM):
-            part = table.signature[k : k + windows]
-            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9) + part
-        for k in np.flatnonzero(_again(mixed) & (total >= need)).tolist():
+        runs = zip(*(signature[k : k + windows].tolist() for k in range(GRAM)), strict=True)
+        for k in np.flatnonzero(_again(np.array([hash(run) for run in runs])) & (total >= need)).tolist():
             found[k : k + GRAM] = True
+    return found
+
+
+def _signatures(rollouts: Rollouts) -> NDArray[np.int64]:
+    """Equal for groups with the same rewards in the same order; 0.0 and -0.0 are the same reward.
+
+    A weighted sum finds the few groups that may have it, and only their rewards are hashed.
+    """
+    place = np.arange(len(rollouts.reward)) - np.repeat(rollouts.start[:-1], rollouts.size)
+    weight = np.sqrt(2.0 + np.arange(int(place.max(initial=0)) + 1)) % 1.0 / 2**10  # so small that no sum overflows
+    rough = np.add.reduceat(np.nan_to_num(rollouts.reward) * weight[place], rollouts.start[:-1])
+    found = np.arange(len(rough))
+    for group in np.flatnonzero(_again(rough)).tolist():
+        found[group] = hash((rollouts.reward[rollouts.rows_of(group)] + 0.0).tobytes())
     return found
 
 
@@ -152,15 +165,8 @@ def _order_bits(rewards: Array) -> float:
     return (math.lgamma(count.sum() + 1) - sum(logs)) / math.log(2)
 
 
-def _again(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which values come more than once. Only those that share their first bits are sorted."""
-    bits = (8 * len(values)).bit_length()
-    head, number = (values >> np.uint64(64 - bits)).astype(np.int64), np.arange(len(values))
-    last, shared = np.empty(2**bits, dtype=np.int32), np.zeros(2**bits, dtype=bool)
-    last[head] = number
-    shared[head[last[head] != number]] = True
-    some = np.flatnonzero(shared[head])
-    _, inverse, count = np.unique(values[some], return_inverse=True, return_counts=True)
-    again = np.zeros(len(values), dtype=bool)
-    again[some] = count[inverse] > 1
-    return again
+def _again(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values come more than once."""
+    ordered = np.sort(values)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    return np.isin(values, twice) if len(twice) else np.zeros(len(values), dtype=bool)

@@ -70,15 +70,15 @@ class Evidence:
 
     def groups_with(self, *kinds: str) -> NDArray[np.int64]:
         """The groups with a reward of one of these kinds that the run used."""
-        here = np.isin(self.outliers.kind, kinds) & ~self.left_out[self.outliers.row]
-        return np.unique(self.outliers.group[here])
+        here = np.logical_or.reduce([self.outliers.kind == kind for kind in kinds])
+        return np.unique(self.outliers.group[here & ~self.left_out[self.outliers.row]])
 
     def suspects(self, code: str) -> NDArray[np.bool_]:
         """Groups in which a reward that the run used stands apart or is shown to be a fault; all dominated ones if asked."""
         if code in self.asked:
             return self.table.dominating > 0
         found = np.zeros(len(self.table.size), dtype=bool)
-        found[self.groups_with("apart", "crowd")] = True
+        found[self.groups_with("apart")] = True
         found[self.rejected.group[~self.left_out[self.rejected.row]]] = True
         return found
 

@@ -120,13 +120,7 @@ def _outliers(e: Evidence) -> Measured:
     value = share(count, (~e.table.single).sum())
     decide = "would decide GRPO's statistics of the group" if e.trained.bounded else "decide the group's statistics"
     what = f"hold rewards so far from everything else that they {decide}"
-    crowded = len(e.groups_with("crowd"))
-    why = (
-        f"; in {crowded:,} of them they crowd at one distance, on both sides, where a tail would thin out"
-        if crowded
-        else ""
-    )
-    yield "dominating_rewards", value, f"{count:,} groups ({percent(value)}) {what}{why}"
+    yield "dominating_rewards", value, f"{count:,} groups ({percent(value)}) {what}"
     yield "contrast_lost", *_lost(e)
     if not e.trained.bounded:  # else the run took the robust side of each
         flips, value = int(e.table.flips.sum()), sign_change_share(e.table)

@@ -10,7 +10,7 @@ of a log-normal tail. Before the audit accuses anyone it asks, of each dominatin
 
 4. Are far rewards *clustered* on some prompts, beyond chance? A fault hits anyone; what depends on the prompt is merit.
 
-What is left stands *apart*. Within a tail, rewards may *crowd* where it would thin out (`rovrl.audit.judge.crowd`).
+What is left stands *apart*.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array, Counts
-from rovrl.audit.judge.crowd import Crowd, crowd
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.measure.dominance import SPREADS
-from rovrl.audit.measure.order import ROUNDING
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.robust.outliers.bulk import median
@@ -39,6 +37,8 @@ HONEST_TAIL: Mapping[str, Any] = {"tail": 1.5, "error": 0.005, "slack": 0.5}
 """A tail no heavier than this is honest, and the chance at which it may leave a gap: for groups of SMALL and more."""
 SMALL = 8
 """In smaller groups the usual spread says little about a tail: there the far stricter rule of `rovrl.robust.gaps` holds."""
+ROUNDING = 1e-9
+"""Far above the relative rounding of a distance, far below any other difference between two."""
 ABOUT = 0.75
 """A difference of this share of a distance is about as large."""
 NEAREST, NEAREST_SMALL = 4.0, 48.0
@@ -50,7 +50,7 @@ ONE_LEVEL = 0.2
 """Distances whose middle four fifths span less than this share of their median are one level."""
 CLUSTERED = 0.01
 """The chance below which rewards that stand apart share their groups too often to be faults."""
-OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "clustered", "crowd", "apart")
+OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "clustered", "apart")
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Outliers:
 def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Outliers:
     """The rewards of a run that dominate their group or lie beyond a gap, each with its kind."""
     usual = _usual(table)
-    gaps, hump = _gaps(rollouts, table, usual)
-    nearest = min([*(gap.threshold for gap in gaps), hump.low if hump else np.inf])
+    gaps = _gaps(rollouts, table, usual)
+    nearest = min((gap.threshold for gap in gaps), default=np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
         far = np.maximum(table.highest - table.median, table.median - table.lowest) / usual > nearest
         least = min(nearest, SPREADS) * usual
@@ -79,12 +79,9 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
     beyond = np.zeros(len(row), dtype=bool)
     for gap in gaps:
         beyond |= gap.seen(distance / usual[group]) > gap.threshold
-    size = np.abs(distance) / usual[group]
-    crowds = (size >= hump.low) & (size <= hump.high) if hump else np.zeros(len(row), dtype=bool)
-    kind = np.where(beyond, "apart", np.where(crowds, "crowd", "tail")).astype("<U9")
-    alone = beyond | _dominates(table, group, distance)
-    out = crowds | alone
-    row, group, distance, kind = row[out], group[out], distance[out], kind[out]
+    out = beyond | _dominates(table, group, distance)
+    row, group, distance = row[out], group[out], distance[out]
+    kind = np.where(beyond[out], "apart", "tail").astype("<U9")
     kind[_is_level(table, group, rollouts.reward[row], np.abs(distance))] = "level"
     for sign, name in ((1, "bonus"), (-1, "penalty")):
         here, there = (kind == "apart") & (sign * distance > 0), (kind == "apart") & (sign * distance < 0)
@@ -93,8 +90,7 @@ def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Out
     if _follows_prompts(rollouts, table, usual, (distance / usual[group])[kind == "apart"]):
         kind[kind == "apart"] = "clustered"
     kind[~expect.unexpected(rollouts.reward[row], distance > 0)] = "level"
-    told = alone[out] | (kind != "level")  # a crowd that is a level of the reward is nothing to speak of
-    return Outliers(row[told], group[told], distance[told], kind[told])
+    return Outliers(row, group, distance, kind)
 
 
 def _rows(rollouts: Rollouts, table: GroupTable, groups: Counts) -> tuple[Counts, Counts, Counts]:
@@ -166,8 +162,8 @@ class Gap(NamedTuple):
     threshold: float
 
 
-def _gaps(rollouts: Rollouts, table: GroupTable, usual: Array) -> tuple[list[Gap], Crowd | None]:
-    """The lowest gap of each view, and where rewards crowd, in at most LOOKED_AT groups spread over the run."""
+def _gaps(rollouts: Rollouts, table: GroupTable, usual: Array) -> list[Gap]:
+    """The lowest gap of each view, in at most LOOKED_AT groups spread over the run."""
     groups = np.arange(0, len(table.size), max(1, len(table.size) // LOOKED_AT))
     row, group, _ = _rows(rollouts, table, groups)
     with np.errstate(over="ignore"):
@@ -180,7 +176,7 @@ def _gaps(rollouts: Rollouts, table: GroupTable, usual: Array) -> tuple[list[Gap
         nearer = side[(side > least / WIDTHS[-1]) & (side <= least)]
         if here := cuts(np.sort(side[side > least])[::-1], least, 0.5 * len(far), nearer=nearer, **rule):
             found.append(Gap(seen, here[-1].threshold))
-    return found, crowd(far) if size >= SMALL else None
+    return found
 
 
 def _follows_prompts(rollouts: Rollouts, table: GroupTable, usual: Array, apart: Array) -> bool:

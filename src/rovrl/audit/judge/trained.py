@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array, Counts
-from rovrl.audit.measure.lost import credit_alone, deviation_of, others_of
-from rovrl.audit.measure.reference import credit, references
+from rovrl.audit.measure.lost import credit_alone, grpo_alone, lost_contrast, others_of
 from rovrl.audit.measure.settings import BySteps, own_settings, sharing_settings
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.records import RecordReader
@@ -115,9 +114,7 @@ def advantages_agree_with(rollouts: Rollouts, table: GroupTable, by_step: ByStep
 def _credit(rewards: Array, step: Counts, by_step: BySteps) -> Array:
     found = np.empty(rewards.shape)
     for settings, part in sharing_settings(step, by_step):
-        some = rewards[part]
-        reference = references(some, settings.partition(rewards.shape[1])[0], settings.channel)[0]
-        found[part] = credit(some, reference, settings.channel)
+        found[part] = settings.credit(rewards[part])
     return found
 
 
@@ -140,16 +137,15 @@ def lost_as_logged(rollouts: Rollouts, table: GroupTable, by_step: BySteps, trai
     for n in np.unique(table.finite[hit]).tolist():
         groups = hit[table.finite[hit] == n]
         rows = start[groups][:, None] + np.arange(n)
-        rewards, count = reward[rows], table.dominating[groups]
-        keep = others_of(rewards, np.sort(rewards, 1).T, count, table.dominating_low[groups])
-        after, left = deviation_of(logged[rows], keep, n - count), n - count
-        alone = np.full(len(groups), usual) if usual else np.sqrt((left - 1) / left)  # of GRPO, which divides by n - 1
+        rewards = reward[rows]
+        keep = others_of(rewards, table, groups)
+        alone = np.full(len(groups), usual) if usual else grpo_alone(keep)
         if trained.method in DEVIATION:
-            alone = np.sqrt((left - 1) / left)
+            alone = grpo_alone(keep)
         elif trained.bounded:
             for settings, part in sharing_settings(rollouts.step[groups], by_step):
-                alone[part] = credit_alone(rewards[part], keep[part], left[part], settings)
-        lost[groups] = 1 - np.minimum(after / alone, 1.0)
+                alone[part] = credit_alone(rewards[part], keep[part], settings)
+        lost[groups] = lost_contrast(logged[rows], keep, alone)
     return lost
 
 

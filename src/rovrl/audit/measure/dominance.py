@@ -13,20 +13,23 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rovrl.audit.arrays import Array, pieces
+from rovrl.audit.arrays import Array, Counts, pieces
 
 STEP_DROP = 2.0
 """Removing one more must at least halve the standard deviation."""
 SPREADS = 7.0
 """A dominating reward is farther from the median than this many usual spreads."""
 MAX_REMOVED = 16
+FAR = 1e150
+"""In units of the middle of a group: the square of a farther reward would leave the range of numbers."""
+NEIGHBOURS = 64
+"""Untied groups whose median spread is the usual one."""
 
 
-@dataclass
-class Trims:
-    """For each group and each number j of removed rewards: the least standard deviation of the n - j others.
+@dataclass(frozen=True)
+class Ordered:
+    """The ordered rewards of groups of one size, and for each number j of removed ones the least deviation of the others.
 
     Arrays are [.., group]: one order statistic of all groups lies in one row.
     """
@@ -34,116 +37,128 @@ class Trims:
     ordered: Array
     """[n, group], ascending."""
     median: Array
+    mean: Array
     deviation: Array
-    """[j, group]"""
-    low: NDArray[np.int64]
+    """[j, group]: the least sample standard deviation of n - j rewards; that of all is the first."""
+    low: Counts
     """[j, group]: how many of the j are the smallest; the rest are the largest."""
-    nearest: Array
-    """[j, group]: distance from the median of the nearest of the removed rewards."""
+
+    @classmethod
+    def of(cls, rewards: Array) -> Ordered:
+        """Of finite rewards [group, n] with n ≥ 2; at most a quarter is removed."""
+        parts = [vars(_ordered(rewards[part])) for part in pieces(*rewards.shape)]
+        if len(parts) == 1:
+            return cls(**parts[0])
+        return cls(**{name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]})
 
     @property
-    def lowest(self) -> Array:
-        """The smallest reward of each group."""
-        return self.ordered[0]
+    def spread(self) -> Array:
+        """The range of each group without its dominating rewards, judged by the group alone, over the range of normal scores.
+
+        NaN for a tied group. The range and not a deviation: for rare ones among zeros every deviation is small, it is not.
+        """
+        removed = self._last_drop(np.full(len(self.median), -np.inf))
+        with np.errstate(over="ignore"):
+            spread = self._range(removed) / normal_range(len(self.ordered))
+        return np.where(spread > 0, spread, np.nan)
 
     @property
-    def highest(self) -> Array:
-        """The largest one."""
-        return self.ordered[-1]
+    def core(self) -> Array:
+        """The range of the three quarters of each group that lie closest together."""
+        return self._range(np.full(len(self.median), len(self.deviation) - 1))
+
+    def dominating(self, usual: Array) -> tuple[Counts, Counts, Array]:
+        """(how many rewards dominate, how many of those are the smallest, the standard deviation of the others) per group.
+
+        `usual` [group] is the usual spread around the group. Where the others would be tied the group has no contrast to lose,
+        but a reward far outside still counts as dominating.
+        """
+        with np.errstate(over="ignore"):
+            least = SPREADS * usual
+        groups, removed = np.arange(len(usual)), self._last_drop(least)
+        removed = np.where(removed == 0, self._first_tie(least), removed)
+        return removed, self.low[removed, groups], self.deviation[removed, groups]
+
+    def _last_drop(self, least: Array) -> Counts:
+        """The largest j whose removal halves the deviation once more, leaves contrast, and takes only far rewards."""
+        chosen = np.zeros(len(self.median), dtype=np.int64)
+        for j in range(1, len(self.deviation)):
+            before, after = self.deviation[j - 1], self.deviation[j]
+            drops = np.flatnonzero((after > 0) & (after <= before / STEP_DROP))
+            chosen[drops[self._nearest(j, drops) > least[drops]]] = j
+        return chosen
+
+    def _first_tie(self, least: Array) -> Counts:
+        """The least j whose removal, of far rewards alone, leaves none but equal ones."""
+        chosen = np.zeros(len(self.median), dtype=np.int64)
+        for j in range(len(self.deviation) - 1, 0, -1):
+            ties = np.flatnonzero((self.deviation[j] == 0) & (self.deviation[j - 1] > 0))
+            chosen[ties[self._nearest(j, ties) > least[ties]]] = j
+        return chosen
+
+    def _nearest(self, removed: int, groups: Counts) -> Array:
+        """The distance from the median of the nearest of the `removed` rewards of some groups."""
+        low = self.low[removed, groups]
+        high, last, median = removed - low, len(self.ordered) - 1, self.median[groups]
+        with np.errstate(over="ignore"):
+            below = median - self.ordered[np.maximum(low - 1, 0), groups]
+            above = self.ordered[last - np.maximum(high - 1, 0), groups] - median
+        return np.minimum(np.where(low > 0, below, np.inf), np.where(high > 0, above, np.inf))
+
+    def _range(self, removed: Counts) -> Array:
+        groups = np.arange(len(removed))
+        low = self.low[removed, groups]
+        highest = self.ordered[len(self.ordered) - 1 - (removed - low), groups]
+        with np.errstate(over="ignore"):
+            return highest - self.ordered[low, groups]
 
 
-def trims(rewards: Array) -> Trims:
-    """The least-variance windows of the ordered rewards, [group, n] with n ≥ 2; at most a quarter is removed.
+def _ordered(rewards: Array) -> Ordered:
+    """Windows are sums of what they hold, about the median and in a unit of the group's middle half.
 
-    Windows are sums of what they hold, taken about the median: nothing cancels when one reward is 1e12.
+    So nothing cancels where one reward is 1e12; and what is 1e150 times as far as the middle is far enough as it is.
     """
-    groups, n = rewards.shape
-    levels = (min(n // 4, MAX_REMOVED) + 1, groups)
-    found = Trims(
-        np.empty((n, groups)), np.empty(groups), np.empty(levels), np.zeros(levels, np.int64), np.empty(levels)
-    )
-    with np.errstate(over="ignore", invalid="ignore"):
-        for part in pieces(groups, n):
-            _fill(found, rewards[part], part)
-    return found
-
-
-def _fill(found: Trims, rewards: Array, here: slice) -> None:
-    """Writes the windows of some groups into their places."""
     ordered = np.ascontiguousarray(np.sort(rewards, axis=1).T)
-    most = len(found.deviation) - 1
-    found.ordered[:, here], found.median[here] = ordered, median_of(ordered)
-    about = ordered - found.median[here]
-    sums = window_sums(about, about * about, most)
-    far = np.full((1, len(rewards)), np.inf)
-    below, above = np.concatenate([far, -about[:most]]), np.concatenate([far, about[::-1][:most]])
-    for removed in range(most + 1):
-        variance = sums.variances(removed)
-        variance[np.isnan(variance)] = np.inf  # squares that overflow are not the least variance
-        least, low, nearest = variance[0], found.low[removed, here], found.nearest[removed, here]
-        np.minimum(below[0], above[removed], out=nearest)
-        for k in range(1, removed + 1):
-            less = variance[k] < least
-            np.copyto(least, variance[k], where=less)
-            np.copyto(low, k, where=less)
-            np.copyto(nearest, np.minimum(below[k], above[removed - k]), where=less)
-        deviation = np.sqrt(np.maximum(least, 0.0) / (len(ordered) - removed - 1))
-        huge = np.flatnonzero(np.isinf(deviation))
-        if len(huge):  # every window holds squares that overflow
-            few, deviation[huge] = _least_of_huge(ordered[:, huge], removed)
-            low[huge], nearest[huge] = few, np.minimum(below[few, huge], above[removed - few, huge])
-        found.deviation[removed, here] = deviation
-
-
-def _least_of_huge(ordered: Array, removed: int) -> tuple[NDArray[np.int64], Array]:
-    """How many are removed below, and the standard deviation of the rest, measured in a power of two of each column's size."""
-    unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(ordered[0]), np.abs(ordered[-1])))))
-    about = ordered / unit - median_of(ordered) / unit
-    variance = window_sums(about, about * about, removed).variances(removed)
-    low = variance.argmin(0)
-    least = np.maximum(variance[low, np.arange(len(low))], 0.0)
-    return low, np.sqrt(least / (len(ordered) - removed - 1)) * unit
-
-
-@dataclass
-class WindowSums:
-    """Σx and Σx² of ordered columns: of the middle with the k lowest of the rest, [k, group], and of the k next higher ones."""
-
-    n: int
-    below: tuple[Array, Array]
-    above: tuple[Array, Array]
-
-    def variances(self, removed: int) -> Array:
-        """Σ(x - x̄)² of the windows without the k lowest and removed - k highest, for k = 0 ... removed: [k, group]."""
-        most = len(self.below[0]) - 1
-        low, high = slice(most, None if removed == most else most - removed - 1, -1), slice(most - removed, most + 1)
-        total, square = (below[low] + above[high] for below, above in zip(self.below, self.above, strict=True))
-        total *= total
-        total /= self.n - removed
-        square -= total
-        return square
-
-
-def window_sums(about: Array, square: Array, most: int) -> WindowSums:
-    """The sums for windows of ascending columns [n, group] without at most `most` of them; sums of what they hold."""
-    n = len(about)
-    return WindowSums(
-        n,
-        (_outward(about[:most][::-1], about[most : n - most]), _outward(square[:most][::-1], square[most : n - most])),
-        (_outward(about[n - most :]), _outward(square[n - most :])),
-    )
-
-
-def own_spread(trim: Trims) -> Array:
-    """The range of each group without its dominating rewards, judged by the group alone, over the range of normal scores.
-
-    NaN for a tied group. The range and not a deviation: for rare ones among zeros every deviation is small, the range is not.
-    """
-    removed = _last_drop(trim, np.full(len(trim.median), -np.inf))
-    lowest, highest = _edges(trim, removed)
+    n, groups = ordered.shape
+    most, median = min(n // 4, MAX_REMOVED), _median(ordered)
+    about = 0.25 * ordered - 0.25 * median  # a quarter: the difference of the largest numbers overflows
+    middle = about[most : n - most]
+    unit = _unit(np.where(middle[0] < middle[-1], middle[[0, -1]], about[[0, -1]]))
     with np.errstate(over="ignore"):
-        spread = (highest - lowest) / normal_range(len(trim.ordered))
-    return np.where(spread > 0, spread, np.nan)
+        scaled = about / unit
+        beyond = np.flatnonzero(np.maximum(-scaled[0], scaled[-1]) > FAR)
+        scaled[:, beyond] = scaled[:, beyond].clip(-FAR, FAR)
+        unit *= 4
+        windows = [_window_sums(values, most) for values in (scaled, scaled * scaled)]
+        mean = np.clip(median + windows[0][0][0] / n * unit, ordered[0], ordered[-1])
+        deviation, low = np.empty((most + 1, groups)), np.zeros((most + 1, groups), dtype=np.int64)
+        for removed, (total, square) in enumerate(zip(*windows, strict=True)):
+            variance = square - total * total / (n - removed)
+            low[removed] = variance.argmin(0) if removed else 0
+            least = variance[low[removed], np.arange(groups)] if removed else variance[0]
+            deviation[removed] = np.sqrt(np.maximum(least, 0.0) / (n - removed - 1)) * unit
+        if len(beyond):  # of all rewards, in the unit of the farthest
+            some = about[:, beyond]
+            deviation[0, beyond] = (some / _unit(some)).std(0, ddof=1) * _unit(some) * 4
+            mean[beyond] = np.clip((some / n).sum(0) * 4 + median[beyond], ordered[0, beyond], ordered[-1, beyond])
+    return Ordered(ordered, median, mean, deviation, low)
+
+
+def _window_sums(values: Array, most: int) -> list[Array]:
+    """For j = 0 ... most the sums of ascending columns without the k lowest and the j - k highest: [k, group] each."""
+    n = len(values)
+    below, above = np.empty((2, most + 1, values.shape[1]))
+    below[0], above[0] = values[most : n - most].sum(0), 0.0
+    for k in range(most):  # from the middle outward, where the numbers are small
+        np.add(below[k], values[most - 1 - k], out=below[k + 1])
+        np.add(above[k], values[n - most + k], out=above[k + 1])
+    return [below[most - j : most + 1][::-1] + above[most - j : most + 1] for j in range(most + 1)]
+
+
+def _unit(about: Array) -> Array:
+    """A power of two of the size of the largest distance in each ascending column."""
+    largest = np.maximum(np.abs(about[0]), np.abs(about[-1]))
+    return np.exp2(np.ceil(np.log2(np.maximum(largest, np.finfo(np.float64).tiny))))
 
 
 def normal_range(n: int) -> float:
@@ -151,53 +166,22 @@ def normal_range(n: int) -> float:
     return 2 * NormalDist().inv_cdf((n - 0.375) / (n + 0.25))
 
 
-def dominating(trim: Trims, spread: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """(how many rewards dominate, how many of those are the smallest, the standard deviation of the others) per group.
+def usual_spread(own: Array) -> Array:
+    """For each group the median spread of the NEIGHBOURS untied groups around it, in blocks; infinite if all are tied.
 
-    `spread` [group] is the usual spread around the group. Where the others would be tied the group has no contrast to lose,
-    but a reward far outside still counts as dominating.
+    Of neighbours and not of the run: the rewards' scale may change while training goes on.
     """
-    with np.errstate(over="ignore"):
-        least = SPREADS * spread
-    removed = _last_drop(trim, least)
-    tie = _first_tie(trim, least)
-    removed = np.where((removed == 0) & (tie > 0), tie, removed)
-    groups = np.arange(len(removed))
-    return removed, trim.low[removed, groups], trim.deviation[removed, groups]
+    defined = np.flatnonzero(np.isfinite(own))
+    if not len(defined):
+        return np.full(len(own), np.inf)
+    blocks = max(1, len(defined) // NEIGHBOURS)
+    edges = np.arange(blocks) * NEIGHBOURS
+    full = np.median(own[defined[: edges[-1]]].reshape(blocks - 1, NEIGHBOURS), axis=1)
+    middle = np.append(full, np.median(own[defined[edges[-1] :]]))
+    return middle[np.searchsorted(defined[edges], np.arange(len(own)), side="right").clip(min=1) - 1]
 
 
-def median_of(ordered: Array) -> Array:
-    """The midpoint median of ordered columns."""
+def _median(ordered: Array) -> Array:
+    """The midpoint median of ordered columns; equal middles come back to the last bit."""
     lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return np.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
-
-
-def _last_drop(trim: Trims, least: Array) -> NDArray[np.int64]:
-    """The largest j whose removal halves the deviation once more, leaves contrast, and takes only far rewards."""
-    chosen = np.zeros(len(trim.median), dtype=np.int64)
-    for j in range(1, len(trim.deviation)):
-        before, after = trim.deviation[j - 1], trim.deviation[j]
-        chosen[(after > 0) & (after <= before / STEP_DROP) & (trim.nearest[j] > least)] = j
-    return chosen
-
-
-def _first_tie(trim: Trims, least: Array) -> NDArray[np.int64]:
-    chosen = np.zeros(len(trim.median), dtype=np.int64)
-    for j in range(len(trim.deviation) - 1, 0, -1):
-        chosen[(trim.deviation[j] == 0) & (trim.deviation[j - 1] > 0) & (trim.nearest[j] > least)] = j
-    return chosen
-
-
-def _edges(trim: Trims, removed: NDArray[np.int64]) -> tuple[Array, Array]:
-    groups, n = np.arange(len(removed)), len(trim.ordered)
-    low = trim.low[removed, groups]
-    return trim.ordered[low, groups], trim.ordered[n - 1 - (removed - low), groups]
-
-
-def _outward(tail: Array, middle: Array | None = None) -> Array:
-    """The sum of the middle plus the first 0, 1, 2, ... rows of a tail, from the middle outward."""
-    sums = np.empty((len(tail) + 1, tail.shape[1]))
-    sums[0] = 0.0 if middle is None else middle.sum(0)
-    for k, row in enumerate(tail):
-        np.add(sums[k], row, out=sums[k + 1])
-    return sums

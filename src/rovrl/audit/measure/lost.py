@@ -1,63 +1,61 @@
-"""What dominating rewards cost under bounded credit: the contrast among the others, with them and without them."""
+"""What dominating rewards cost: the contrast C_H among the other responses (rovrl.contrast), with them and without them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array, Counts
-from rovrl.audit.measure.reference import credit, references
-from rovrl.audit.measure.settings import Settings
+from rovrl.audit.measure.settings import BySteps, Settings, sharing_settings
 
 
-def lost_by_credit(
-    rewards: Array, ordered: Array, reference: Array, count: Counts, low: Counts, settings: Settings
-) -> Array:
-    """1 - C_H(credit of the whole group)/C_H(credit of the others alone), C_H over the others (rovrl.contrast).
+class Dominated(Protocol):
+    """What is asked of a group table."""
 
-    Of groups [group, n], with the same ascending [n, group]; `count` of each dominate, `low` of those are the smallest.
-    """
-    keep = others_of(rewards, ordered, count, low)
-    left = rewards.shape[1] - count
-    after = deviation_of(credit(_along_groups(rewards), reference, settings.channel), _along_groups(keep), left)
-    return 1 - np.minimum(after / credit_alone(rewards, keep, left, settings), 1.0)
+    finite: Counts
+    dominating: Counts
+    dominating_low: Counts
 
 
-def credit_alone(rewards: Array, keep: NDArray[np.bool_], left: Counts, settings: Settings) -> Array:
-    """The standard deviation of the credit of the others alone, `left` of each group."""
-    alone = np.empty(len(rewards))
-    for m in np.flatnonzero(np.bincount(left)).tolist():
+def lost_contrast(advantages: Array, keep: NDArray[np.bool_], alone: Array) -> Array:
+    """1 - C_H(A)/C_H(A_H) of groups [group, n]: A of the whole group, A_H of the others alone, whose deviation is `alone`."""
+    count = keep.sum(1)
+    mean = (advantages * keep).sum(1) / count
+    residual = (advantages - mean[:, None]) * keep
+    return 1 - np.minimum(np.sqrt(np.einsum("gn,gn->g", residual, residual) / count) / alone, 1.0)
+
+
+def grpo_alone(keep: NDArray[np.bool_]) -> Array:
+    """The standard deviation of GRPO's advantages of the others alone: it divides by n - 1, and its epsilon is small."""
+    count = keep.sum(1)
+    return np.sqrt((count - 1) / count)
+
+
+def credit_alone(rewards: Array, keep: NDArray[np.bool_], settings: Settings) -> Array:
+    """The standard deviation of the credit of the others alone."""
+    alone, left = np.empty(len(rewards)), keep.sum(1)
+    for m in np.unique(left).tolist():
         rows = np.flatnonzero(left == m)
-        rest = _along_groups(rewards[rows][keep[rows]].reshape(-1, m))
-        reference = references(rest, settings.partition(m)[0], settings.channel)[0]
-        alone[rows] = credit(rest, reference, settings.channel).std(1)
+        alone[rows] = settings.credit(rewards[rows][keep[rows]].reshape(-1, m)).std(1)
     return alone
 
 
-def deviation_of(x: Array, keep: NDArray[np.bool_], count: Counts) -> Array:
-    """The standard deviation of the kept numbers of each row [group, n], `count` of them."""
-    mean = (x * keep).sum(1) / count
-    residual = (x - mean[:, None]) * keep
-    return np.sqrt(np.einsum("gn,gn->g", residual, residual) / count)
+def lost_by_credit(rewards: Array, keep: NDArray[np.bool_], step: Counts, by_step: BySteps) -> Array:
+    """The contrast lost under bounded credit, by the settings of each step."""
+    lost = np.empty(len(rewards))
+    for settings, part in sharing_settings(step, by_step):
+        some, others = rewards[part], keep[part]
+        lost[part] = lost_contrast(settings.credit(some), others, credit_alone(some, others, settings))
+    return lost
 
 
-def _along_groups(x: NDArray[Any]) -> NDArray[Any]:
-    """The same [group, n], laid out so that operations run along groups."""
-    return np.ascontiguousarray(x.T).T
-
-
-def others_of(rewards: Array, ordered: Array, count: Counts, low: Counts) -> NDArray[np.bool_]:
-    """Which rewards do not dominate: all from the smallest to the largest of the others, which equal none that do."""
-    groups, n = np.arange(len(rewards)), rewards.shape[1]
-    keep = rewards >= ordered[low, groups][:, None]
-    keep &= rewards <= ordered[n - 1 - (count - low), groups][:, None]
-    tied = np.flatnonzero(keep.sum(1) != n - count)
-    if len(tied):  # of equals the first in the group count as the smaller
-        place, below = np.arange(n), low[tied, None]
-        inside = (place >= below) & (place < n - (count[tied, None] - below))
-        those = np.empty((len(tied), n), dtype=bool)
-        np.put_along_axis(those, rewards[tied].argsort(1, kind="stable"), inside, 1)
-        keep[tied] = those
+def others_of(rewards: Array, table: Dominated, groups: Counts) -> NDArray[np.bool_]:
+    """Which of the rewards [group, n] do not dominate; of equals the first in the group count as the smaller."""
+    low = table.dominating_low[groups, None]
+    high = table.finite[groups, None] - (table.dominating[groups, None] - low)
+    place = np.arange(rewards.shape[1])
+    keep = np.empty(rewards.shape, dtype=bool)
+    np.put_along_axis(keep, rewards.argsort(1, kind="stable"), (place >= low) & (place < high), 1)
     return keep

@@ -19,7 +19,6 @@ Groups = NDArray[np.bool_]
 LEFT_OUT = "left out by the run itself (advantage 0)"
 KINDS = {
     "apart": "stands apart from all other rewards",
-    "crowd": "crowds with others where a tail would thin out",
     "bonus": "may be a rare bonus",
     "penalty": "may be a rare penalty",
 }

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.judge.findings import percent
+from rovrl.audit.options import check_flagged
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.tables import pa
 from rovrl.audit.show.concerned import rewards_named
@@ -67,13 +68,6 @@ def reasons(result: AuditResult) -> list[str]:
     return ["; ".join(words) for words in found]
 
 
-def check_flagged(path: Path) -> None:
-    """A RovrlError for a place where no flagged responses can be written, which is better known before a long read."""
-    if path.suffix.lower() not in (".csv", ".parquet") or path.is_dir():
-        kind = "a folder" if path.is_dir() else path.name
-        raise RovrlError(f"flagged responses are written as .csv or .parquet, not as {kind}")
-
-
 def write_flagged(result: AuditResult, path: Path) -> Path:
     """Writes the flagged responses as CSV or Parquet, by the name of the file; its path."""
     check_flagged(path)
@@ -107,7 +101,7 @@ def group_frame(result: AuditResult) -> Any:
     """A pandas data frame with one row per group: step, label and every statistic; undefined ones are NaN."""
     pandas = require("pandas", extra="report")
     columns: dict[str, Any] = {"step": result.rollouts.step, "group": result.rollouts.label.to_pylist()}
-    columns |= {f.name: getattr(result.groups, f.name) for f in fields(result.groups) if f.name != "signature"}
+    columns |= {f.name: getattr(result.groups, f.name) for f in fields(result.groups)}
     return pandas.DataFrame(columns)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 import rovrl
 from rovrl.audit.describe.description import Description
-from rovrl.audit.measure.reference import grid
 from rovrl.audit.measure.settings import Settings, settings_of
 from rovrl.audit.show.concerned import groups_of_findings, rewards_named, share_by_step
 from rovrl.audit.show.details import cut, details
 from rovrl.config import CLIP_HIGH, CLIP_LOW, GRPO_EPSILON, RatioChannel
 from rovrl.output.files import plain
+from rovrl.robust.correction import quantile_grid
 from rovrl.robust.settings import scale_source
 
 if TYPE_CHECKING:
@@ -156,5 +156,5 @@ def _ratio_settings(channel: RatioChannel) -> dict[str, Any]:
 
 
 def _grid(num_levels: int) -> dict[str, Any]:
-    offsets, density = grid(num_levels)
-    return {"offsets": offsets.tolist(), "density": density}
+    grid = quantile_grid(num_levels)
+    return {"offsets": grid.offsets.tolist(), "density": grid.density}

@@ -1,0 +1,1 @@
+"""`rovrl doctor`: is a run set up as the method needs?"""

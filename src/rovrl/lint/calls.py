@@ -1,0 +1,155 @@
+"""Calling a reward function as TRL or verl would, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rovrl.errors import RovrlError
+from rovrl.lint.completions import Completions
+
+Function = Callable[..., Any]
+
+
+@dataclass
+class Answer:
+    """What one call gave: values, or the error, or something that is no list; and how long it took."""
+
+    values: list[Any] = field(default_factory=list)
+    error: str = ""
+    no_list: str = ""
+    """The type of what came back instead of a list."""
+    seconds: float = 0.0
+
+    @property
+    def numbers(self) -> list[float]:
+        """The values as floats; NaN for what is not a finite number."""
+        return [float(v) if is_number(v) and math.isfinite(float(v)) else math.nan for v in self.values]
+
+
+def is_number(value: object) -> bool:
+    """Whether a reward can be taken as a number: of Python, NumPy or a tensor with one element."""
+    if isinstance(value, str | bytes | list | dict | None):
+        return False
+    try:
+        float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def load(name: str) -> Function:
+    """The function that `module:function` or `file.py:function` names; a RovrlError that says what is missing."""
+    place, _, attribute = name.rpartition(":")
+    if not place or not attribute:
+        raise RovrlError(f"name a reward function as module:function or file.py:function, not {name!r}")
+    module = _module(place)
+    function = getattr(module, attribute, None)
+    if function is None:
+        raise RovrlError(f"{place} has no {attribute}")
+    if isinstance(function, type):  # ms-swift names the class of a reward
+        function = _imported(name, function)
+    if not callable(function):
+        raise RovrlError(f"{name} is a {type(function).__name__}, not a function")
+    return function
+
+
+def call(function: Function, rows: Completions, chat: bool) -> Answer:
+    """One call on all rows (TRL: `prompts`, `completions` and the other columns), or one per row (verl: `solution_str`).
+
+    A function may be asynchronous, as in both; what it prints goes to standard error, where it spoils no JSON.
+    """
+    start = time.perf_counter()
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            values: Any = _by_row(function, rows) if takes_one(function) else _together(function, rows, chat)
+    except (Exception, SystemExit) as error:
+        return Answer(error=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": "))
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(values, list | tuple):
+        return Answer(no_list=type(values).__name__)
+    return Answer(list(values), seconds=time.perf_counter() - start)
+
+
+def takes_one(function: Function) -> bool:
+    """Whether the function is of verl's kind: one response at a time, named `solution_str`."""
+    try:
+        return "solution_str" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _together(function: Function, rows: Completions, chat: bool) -> Any:
+    completions = [[{"role": "assistant", "content": text}] for text in rows.completion] if chat else rows.completion
+    prompts = [[{"role": "user", "content": text}] for text in rows.prompt] if chat else rows.prompt
+    given = {name: values for name, values in rows.columns.items() if name.isidentifier()} | _of_a_trainer()
+    return _awaited([function(**(given | {"prompts": list(prompts), "completions": list(completions)}))])[0]
+
+
+def _of_a_trainer() -> dict[str, Any]:
+    """What TRL gives beside the columns, as before the first step; what is logged is dropped."""
+    state = SimpleNamespace(global_step=0, epoch=0.0, max_steps=0, num_train_epochs=0)
+    return {"trainer_state": state, "log_extra": lambda *_: None, "log_metric": lambda *_: None}
+
+
+def _awaited(values: list[Any]) -> list[Any]:
+    """The values, those of coroutines once they are done; they run together, as in a trainer."""
+    if not any(map(inspect.isawaitable, values)):
+        return values
+
+    async def result(value: Any) -> Any:
+        return await value if inspect.isawaitable(value) else value
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*map(result, values))
+
+    return asyncio.run(together())
+
+
+def _by_row(function: Function, rows: Completions) -> list[Any]:
+    names = inspect.signature(function).parameters
+    columns = rows.columns
+    truth = next((columns[name] for name in ("ground_truth", "gts", "answer", "solution") if name in columns), None)
+    found = []
+    for k, text in enumerate(rows.completion):
+        given = {
+            "data_source": (columns.get("data_source") or [None] * len(rows))[k] or "lint",
+            "solution_str": text,
+            "ground_truth": None if truth is None else truth[k],
+            "extra_info": {name: values[k] for name, values in columns.items()},
+        }
+        found.append(function(**{name: item for name, item in given.items() if name in names}))
+    return [value.get("score") if isinstance(value, dict) else value for value in _awaited(found)]
+
+
+def _module(place: str) -> Any:
+    if place.endswith(".py"):
+        path = Path(place)
+        if not path.is_file():
+            raise RovrlError(f"{place} does not exist")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec) if spec else None
+        if spec is None or spec.loader is None or module is None:
+            raise RovrlError(f"{place} cannot be imported")
+        return _imported(place, lambda: (spec.loader.exec_module(module), module)[1])  # pyright: ignore[reportOptionalMemberAccess]
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return _imported(place, lambda: importlib.import_module(place))
+
+
+def _imported(place: str, how: Callable[[], Any]) -> Any:
+    try:
+        return how()
+    except (Exception, SystemExit) as error:
+        raise RovrlError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
