@@ -13,6 +13,8 @@ RATES = (
     "{by the clock:.2f} [{by the clock, low:.2f}, {by the clock, high:.2f}] by the clock, "
     "{by processor time:.2f} [{by processor time, low:.2f}, {by processor time, high:.2f}] by processor time"
 )
+CLIENT = ("src/rovrl/tasks/remote", "src/rovrl/tasks/background.py")
+VERIFIER = tuple(f"src/rovrl/tasks/{name}.py" for name in ("background", "verify", "verifier"))
 TRAINER = ("src/rovrl/integrations/hf", "src/rovrl/integrations/trl", "src/rovrl/records")
 
 
@@ -50,13 +52,13 @@ PARTS = {
         must="a server that fails in every way, 10,000 responses: 0 wrong scores, none swapped",
         line="{wrong:.0f} wrong of {responses:,.0f}; {none:,.0f} None, of which {poison:.0f} are poison; "
         "{requests:,.0f} requests in {seconds:.0f} s",
-        sources=("src/rovrl/tasks/remote", "tests/soak/chaos.py"), most={"wrong": 0},
+        sources=(*CLIENT, "tests/soak/chaos.py"), most={"wrong": 0},
     ),
     "deadline": Part(
         lambda count, seed, _: chaos.run(count, 3.0, seed=seed), 10_000,
         must="the same with 3 s for the call: over within 1 s of its deadline",
         line="{wrong:.0f} wrong; over after {seconds:.2f} s; {none:,.0f} None, of which {none: deadline:,.0f} for want of time",
-        sources=("src/rovrl/tasks/remote", "tests/soak/chaos.py"), most={"wrong": 0, "seconds beyond the deadline": 1.0},
+        sources=(*CLIENT, "tests/soak/chaos.py"), most={"wrong": 0, "seconds beyond the deadline": 1.0},
     ),
     "verifier": Part(
         lambda count, seed, _: verifier.run(count, seed=seed), 10_000, piece=500,
@@ -65,7 +67,7 @@ PARTS = {
         line="{wrong:.0f} wrong of {verdicts:,.0f} after {interrupted:,.0f} interruptions, {forks:.0f} forks, "
         "{killed workers:.0f} killed workers and {hostile answers:.0f} hostile answers; {not judged:.0f} not judged; "
         "{zombies:.0f} zombies, {processes left:.0f} processes left",
-        sources=("src/rovrl/tasks/verify", "tests/soak/verifier.py"), most={"wrong": 0, "zombies": 0, "processes left": 0},
+        sources=(*VERIFIER, "tests/soak/verifier.py"), most={"wrong": 0, "zombies": 0, "processes left": 0},
     ),
     "eval": Part(
         kills.evaluation, 20, piece=5,
@@ -86,7 +88,7 @@ PARTS = {
         line="{generations:,.0f} generations, {records readable:,.0f} readable; {scores asked for:,.0f} scores, {retries:,.0f} "
         "retries, {none:,.0f} None; second half: {megabytes grown in the second half:+.1f} of {megabytes, middle:.0f} MB, "
         "{descriptors grown in the second half:+.0f} descriptors",
-        sources=("src/rovrl/tasks/remote", *TRAINER, "tests/soak/generations.py", "tests/reward_servers.py"),
+        sources=(*CLIENT, *TRAINER, "tests/soak/generations.py", "tests/reward_servers.py"),
         most={
             "megabytes grown in the second half": 20.0, "descriptors grown in the second half": 8, "records missing": 0,
         },
@@ -95,14 +97,14 @@ PARTS = {
         lambda count, _, home: speed.served(home), 1,
         must="client and server, batch 32, against the model's own batched forward on the same data: at least 0.9 of its rate",
         line=f"{RATES}; scores differ by {{difference:.0e}} at most",
-        sources=("src/rovrl/tasks/remote", "src/rovrl/tasks/serve", "benchmarks/section_served.py"),
+        sources=(*CLIENT, "src/rovrl/tasks/serve.py", "benchmarks/section_served.py"),
         least={"by the clock": 0.9, "by processor time": 0.9}, most={"difference": 1e-4},
     ),
     "pooled": Part(
         lambda count, *_: speed.pooled(), 1,
         must="the verifier pool, 2 workers, against math-verify called directly in one process: at least 1.8 times its rate",
         line=f"{RATES}; {{other verdicts:.0%}} of the verdicts differ",
-        sources=("src/rovrl/tasks/verify", "benchmarks/section_served.py"),
+        sources=(*VERIFIER, "benchmarks/section_served.py"),
         least={"by the clock": 1.8, "by processor time": 1.8}, most={"other verdicts": 0},
     ),
 }  # fmt: skip

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from rovrl.errors import RovrlError
+from rovrl.tasks import serve as module
 from rovrl.tasks.remote import HttpReward
 from rovrl.tasks.serve import ServerLimits, serve, serving
-from rovrl.tasks.serve import run as serve_run
 
 CHAT = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "abc"}]
 
@@ -102,7 +102,7 @@ def test_an_unfinished_body_costs_its_bytes_at_most_and_ends_after_its_time(url)
 
 
 def test_three_hundred_silent_clients_are_no_threads_and_are_hung_up_on(monkeypatch):
-    monkeypatch.setattr(serve_run, "SILENCE", 1.0)
+    monkeypatch.setattr(module, "SILENCE", 1.0)
     with serving(lengths) as url:
         host, port = url.split("/")[2].split(":")
         threads = threading.active_count()

@@ -5,7 +5,8 @@ import time
 
 import httpx
 
-from rovrl.tasks.serve import ServerLimits, run, serving
+from rovrl.tasks import serve as module
+from rovrl.tasks.serve import ServerLimits, serving
 
 HEAD = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
@@ -20,14 +21,14 @@ def connected(url: str) -> socket.socket:
 
 
 def test_no_answer_waits_for_the_receipt_of_its_own_head():
-    with run._listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+    with module._listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
         connection, _ = listening.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_client_that_stops_in_the_middle_of_its_second_request_is_hung_up_on(monkeypatch):
-    monkeypatch.setattr(run, "SILENCE", 0.5)
+    monkeypatch.setattr(module, "SILENCE", 0.5)
     with serving(lengths) as url, connected(url) as client:
         client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         told = b""
