@@ -12,12 +12,15 @@ export TOKENIZERS_PARALLELISM ?= false
 CORE_VENV ?= build/core-$(notdir $(PYTHON))
 CORE_TESTS ?= tests/unit/robust tests/unit/faults tests/gradient $(addprefix tests/unit/test_,advantage.py config.py loss.py run.py weight.py cli.py errors.py)
 
-.PHONY: help demo test check core bench mutate soak docs dist clean
+NEWEST_TESTS ?= tests/unit/robust/test_operator.py tests/gradient tests/integration/trl tests/integration/train
+
+.PHONY: help demo test check core newest bench mutate soak docs dist clean
 help:
 	@echo "make demo    one bad reward in a picture, then the main job: GSPO, the paper's settings and the guarded ones on spiked rewards"
 	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make core    the estimators without any engine on another Python: make core PYTHON=python3.13"
+	@echo "make newest  the TRL tests and the gradients' on the newest torch, transformers and TRL, in an environment of its own"
 	@echo "make bench   the benchmark: ratios measured side by side"
 	@echo "make mutate  wrong constants and signs planted in every formula: do the tests see them? (goes on where it was interrupted; ROWS=1: row by row of docs/paper-map.md)"
 	@echo "make soak    rewards under load, interruptions and kills, the long forms (goes on where it was interrupted)"
@@ -46,6 +49,9 @@ core:
 	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
 	$(CORE_VENV)/bin/pip install --quiet --constraint constraints.txt '.[report]' pytest pytest-timeout hypothesis beartype mpmath scipy pyyaml
 	$(CORE_VENV)/bin/python -m pytest -m "not slow" $(CORE_TESTS)
+
+newest:
+	place=$$(.ci/newest) && CUDA_VISIBLE_DEVICES= $$place/bin/python -m pytest $(NEWEST_TESTS)
 
 test: $(STAMP)
 	$(BIN)/ruff check
