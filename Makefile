@@ -14,13 +14,14 @@ CORE_TESTS ?= tests/unit/robust tests/unit/faults tests/gradient $(addprefix tes
 
 NEWEST_TESTS ?= tests/unit/robust/test_operator.py tests/gradient tests/integration/trl tests/integration/train
 
-.PHONY: help demo test check core newest bench mutate soak docs dist clean
+.PHONY: help demo test check core newest house bench mutate soak docs dist clean
 help:
 	@echo "make demo    one bad reward in a picture, then the main job: GSPO, the paper's settings and the guarded ones on spiked rewards"
 	@echo "make test    every test, the slow ones too (under 30 minutes on 2 cores)"
 	@echo "make check   lint, types, unit and property tests (under 3 minutes)"
 	@echo "make core    the estimators without any engine on another Python: make core PYTHON=python3.13"
 	@echo "make newest  the TRL tests and the gradients' on the newest torch, transformers and TRL, in an environment of its own"
+	@echo "make house   the house in figures: files, lines, helpers, packages that import each other, what runs on the way"
 	@echo "make bench   the benchmark: ratios measured side by side"
 	@echo "make mutate  wrong constants and signs planted in every formula: do the tests see them? (goes on where it was interrupted; ROWS=1: row by row of docs/paper-map.md)"
 	@echo "make soak    rewards under load, interruptions and kills, the long forms (goes on where it was interrupted)"
@@ -58,6 +59,9 @@ test: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/pytest -n 2 --dist loadfile
+
+house: $(STAMP)
+	$(BIN)/python tests/project/house.py
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py

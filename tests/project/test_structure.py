@@ -1,6 +1,5 @@
 """The house: imports go one way, statistics know nothing of what they measure, folders are small and tests lie beside them."""
 
-import ast
 import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -8,48 +7,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
-PACKAGE, PAPER = SOURCE / "rovrl", SOURCE / "rovrl_paper"
-MOST_FILES = 15
+from project import house
+from project.house import ROOT, imports
+
+PACKAGE = ROOT / "src" / "rovrl"
 MANY_FILES = {
     "src/rovrl": "the way of the data, one file per station under the name that the public contract gives it, and the command",
 }
-"""Folders with more files than that, and why."""
-
-
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-
-
-MODULES = {module_name(path): path for package in (PACKAGE, PAPER) for path in package.rglob("*.py")}
-
-
-def imports(path: Path) -> Iterator[str]:
-    """Every module of ours that a file names: imports at its head and in function bodies, and names loaded as text."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []  # annotations alone: never imported
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute here"
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in MODULES else str(node.module)
-        elif (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and node.value.startswith(("rovrl.", "rovrl_paper."))
-        ):
-            yield node.value
-
-
-GRAPH = {
-    name: {other for other in imports(path) if other in MODULES and other != name} for name, path in MODULES.items()
-}
+"""Folders with more files than the house allows, and why."""
+GRAPH = house.graph()
 
 
 def room(module: str) -> str:
@@ -75,6 +41,16 @@ def test_a_cycle_and_a_lazy_import_would_be_seen(tmp_path):
 
 def test_no_module_imports_itself_by_a_detour_not_even_inside_a_function():
     assert cycle(GRAPH) == []
+
+
+def test_no_two_packages_import_each_other_not_even_inside_a_function():
+    known = {("rovrl.audit.judge", "rovrl.audit.measure"), ("rovrl.robust.fused", "rovrl.robust.soft")}
+    assert set(house.mutual()) - known == set()
+
+
+def test_a_file_is_one_idea_of_at_most_four_hundred_lines():
+    long = [path.name for path in house.FILES if path.read_text().count("\n") > house.MOST_LINES]
+    assert long == []
 
 
 def test_no_package_imports_itself_by_a_detour():
@@ -133,7 +109,7 @@ def folders(*roots: str) -> Iterator[tuple[str, list[Path]]]:
 
 
 def test_a_folder_holds_at_most_fifteen_files_or_says_why():
-    large = {name for name, files in folders("src", "tests") if len(files) > MOST_FILES}
+    large = {name for name, files in folders("src", "tests") if len(files) > house.MOST_FILES}
     assert large == set(MANY_FILES)
 
 
