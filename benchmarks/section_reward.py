@@ -7,7 +7,7 @@ import torch
 
 from measuring import Row, compare
 from rovrl import ADVANTAGES, Blocks, RewardChannel
-from rovrl_paper.stress.worlds import Knobs, draw
+from rovrl_paper.worlds import Knobs, draw
 
 CHANNEL = RewardChannel()
 ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")

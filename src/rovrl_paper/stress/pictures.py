@@ -1,4 +1,4 @@
-"""The pictures of docs/faults.md: alignments as dots, and counts per group beside what chance would make of them.
+"""The picture of docs/faults.md: counts per group beside what chance would make of them.
 
 python -m rovrl_paper.stress.pictures docs/fault-counts.png
 """
@@ -6,7 +6,6 @@ python -m rovrl_paper.stress.pictures docs/fault-counts.png
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -15,31 +14,7 @@ import numpy as np
 
 from rovrl.errors import require
 from rovrl.output.chart import COLOURS
-from rovrl_paper.stress.alignment import CONTENDERS, Row
-from rovrl_paper.stress.worlds import SIMULATED, draw
-
-MARKS = "o>sDv^PX*"
-GREY = "#8c8c8c"
-
-
-def alignment_picture(rows: Sequence[Row], methods: Sequence[str], path: Path) -> None:
-    """One line per world, one dot per method, ours on top."""
-    figure, axes = _plot().subplots(figsize=(9, 0.42 * len(rows) + 1.6), layout="constrained")
-    places = np.arange(len(rows))[::-1]
-    for k, name in enumerate(methods):
-        ours = name in ("credit", "adaptive", "guarded")
-        colour = COLOURS[("credit", "adaptive", "guarded").index(name)] if ours else GREY
-        values = [row.alignment[name].value for row in rows]
-        spread = [[e.value - e.low for e in _of(rows, name)], [e.high - e.value for e in _of(rows, name)]]
-        axes.errorbar(
-            values, places, xerr=spread, fmt=MARKS[k % len(MARKS)], ms=7 if ours else 5, color=colour, lw=1,
-            label=CONTENDERS[name][0], zorder=3 if ours else 2, alpha=1 if ours else 0.8,
-        )  # fmt: skip
-    axes.set_yticks(places, [SIMULATED[row.world][0] for row in rows])
-    axes.set_xlabel("alignment of the advantages with the truth")
-    axes.grid(axis="x", lw=0.4)
-    figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=120)
+from rovrl_paper.worlds import draw
 
 
 def counts_picture(path: Path, seed: int = 1) -> None:
@@ -59,10 +34,6 @@ def counts_picture(path: Path, seed: int = 1) -> None:
     axes[0].set_ylabel("share of groups")
     axes[1].legend(frameon=False)
     figure.savefig(path, dpi=120)
-
-
-def _of(rows: Sequence[Row], name: str) -> list[Any]:
-    return [row.alignment[name] for row in rows]
 
 
 def _plot() -> Any:

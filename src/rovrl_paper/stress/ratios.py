@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -14,49 +15,21 @@ from torch import Tensor
 
 from rovrl.config import RatioChannel
 from rovrl.diagnostics import branch_flips, displacement
+from rovrl.output.intervals import bootstrap
 from rovrl.robust.centers import sandwich_scale, smooth_median
 from rovrl.robust.soft.layout import contiguous_layout
 from rovrl.robust.soft.outer import outer_map
 from rovrl.robust.solve import m_root
 from rovrl.weight import gspo_mean, soft_rovr
+from rovrl_paper.stress.recorded import RecordedResponses
 
 SPIKES = (0.0, 2.0, 4.0, 8.0, 16.0)
 BURSTS = (0.0, 0.01, 0.05, 0.10, 0.20)
 BURST_SIGMA = 8.0
 POSITIONS = 5
-PIECE = 128
-"""Responses perturbed at a time."""
-
-
-@dataclass(frozen=True)
-class RecordedResponses:
-    """Recorded responses: valid token log-ratios, padded on the right with 0."""
-
-    log_ratios: Float[Tensor, "seq token"]
-    length: Int[Tensor, " seq"]
-    prompt: Int[Tensor, " seq"]
-    """Number of the prompt group; the unit of averaging and of the bootstrap."""
-    advantage: Float[Tensor, " seq"]
-    clip_low: float
-    clip_high: float
-
-    @property
-    def mask(self) -> Tensor:
-        """Which tokens exist."""
-        return torch.arange(self.log_ratios.shape[-1]) < self.length.unsqueeze(-1)
-
-    def pieces(self) -> Iterator[RecordedResponses]:
-        """The same in pieces of similar length, so that short responses do not pay for long ones."""
-        for chosen in self.length.argsort(stable=True).split(PIECE):
-            width = max(1, int(self.length[chosen].max()))
-            yield RecordedResponses(
-                self.log_ratios[chosen, :width],
-                self.length[chosen],
-                self.prompt[chosen],
-                self.advantage[chosen],
-                self.clip_low,
-                self.clip_high,
-            )
+WEIGHTS = {"gspo": "GSPO (mean)", "softrovr": "SoftRoVR", "robust": "SoftRoVR, robust units"}
+"""Sequence weight -> its title."""
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -197,9 +170,6 @@ def stress(
     return {name: value / count for name, value in total.items()}
 
 
-WEIGHTS = ("gspo", "softrovr", "robust")
-
-
 def _piece(
     piece: RecordedResponses, todo: Sequence[Condition], channel: RatioChannel, places: Tensor
 ) -> Iterator[dict[str, Tensor]]:
@@ -225,24 +195,21 @@ def _piece(
         yield found
 
 
-def calibrated(
-    prompts: int, group: int, sigma: float, zero_share: float, harmonic_length: float, generator: torch.Generator
-) -> RecordedResponses:
-    """A token stream with the published facts: mean σ_ℓ, share of zero-scale responses, and lengths by their harmonic mean.
-
-    Gaussian tokens about a small common drift; log-normal lengths. What the paper does not publish (the shape of the
-    distributions, the advantages) is our assumption.
-    """
-    n = prompts * group
-    raw = torch.exp(0.5 * torch.randn(n, generator=generator, dtype=torch.float64))
-    length = (raw * harmonic_length * float((1 / raw).mean())).round().long().clamp(16, 8192)
-    moving = torch.rand(n, generator=generator, dtype=torch.float64) >= zero_share
-    scale = torch.where(moving, sigma / (1 - zero_share), 0.0)
-    width = int(length.max())
-    noise = torch.randn(n, width, generator=generator, dtype=torch.float64) * scale.unsqueeze(-1)
-    noise = torch.where(torch.arange(width) < length.unsqueeze(-1), noise, 0.0)
-    drift = 3e-4 * torch.randn(n, generator=generator, dtype=torch.float64) * moving
-    noise = noise + torch.where(torch.arange(width) < length.unsqueeze(-1), drift.unsqueeze(-1), 0.0)
-    advantage = torch.randn(n, generator=generator, dtype=torch.float64)
-    prompt = torch.arange(prompts).repeat_interleave(group)
-    return RecordedResponses(noise, length, prompt, advantage, 3e-4, 4e-4)
+def rows_for(
+    responses: RecordedResponses, condition: Condition, places: torch.Tensor, draws: torch.Tensor
+) -> list[Row]:
+    """The rows of one condition: D_q and flips, means over prompts with prompt-cluster intervals."""
+    found = stress(responses, [condition], RatioChannel(), places)
+    rows = []
+    for metric in ("D_q", "flips"):
+        value = {method: found[f"{metric}/{method}"][0] for method in WEIGHTS}
+        row: Row = {
+            "perturbation": condition.kind,
+            "severity": condition.severity,
+            "sign": condition.sign,
+            "metric": metric,
+        }
+        for name, values in (*value.items(), ("difference", value["gspo"] - value["softrovr"])):
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = bootstrap(values, draws)
+        rows.append(row)
+    return rows

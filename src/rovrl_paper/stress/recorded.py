@@ -1,4 +1,4 @@
-"""Records of a run in the form that the stress tests take: reward groups, and the token log-ratios of a step."""
+"""What the stress tests take: reward groups and the token log-ratios of a step, recorded, or drawn to match published facts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,45 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from rovrl.errors import RovrlError
 from rovrl.records import read_steps
-from rovrl_paper.stress.ratios import RecordedResponses
+
+PIECE = 128
+"""Responses in a piece."""
+
+
+@dataclass(frozen=True)
+class RecordedResponses:
+    """Recorded responses: valid token log-ratios, padded on the right with 0."""
+
+    log_ratios: Float[Tensor, "seq token"]
+    length: Int[Tensor, " seq"]
+    prompt: Int[Tensor, " seq"]
+    """Number of the prompt group; the unit of averaging and of the bootstrap."""
+    advantage: Float[Tensor, " seq"]
+    clip_low: float
+    clip_high: float
+
+    @property
+    def mask(self) -> Tensor:
+        """Which tokens exist."""
+        return torch.arange(self.log_ratios.shape[-1]) < self.length.unsqueeze(-1)
+
+    def pieces(self) -> Iterator[RecordedResponses]:
+        """The same in pieces of similar length, so that short responses do not pay for long ones."""
+        for chosen in self.length.argsort(stable=True).split(PIECE):
+            width = max(1, int(self.length[chosen].max()))
+            yield RecordedResponses(
+                self.log_ratios[chosen, :width],
+                self.length[chosen],
+                self.prompt[chosen],
+                self.advantage[chosen],
+                self.clip_low,
+                self.clip_high,
+            )
 
 
 @dataclass(frozen=True)
@@ -78,3 +112,26 @@ def _responses(table) -> RecordedResponses:
     advantage = torch.from_numpy(np.array(table["advantage"].to_numpy(), dtype=np.float64))
     low, high = (float(table[c][0].as_py()) for c in ("clip_low", "clip_high"))
     return RecordedResponses(padded, length, prompt, advantage, low, high)
+
+
+def published_responses(
+    prompts: int, group: int, sigma: float, zero_share: float, harmonic_length: float, generator: torch.Generator
+) -> RecordedResponses:
+    """A token stream with the published facts: mean σ_ℓ, share of zero-scale responses, and lengths by their harmonic mean.
+
+    Gaussian tokens about a small common drift; log-normal lengths. What the paper does not publish (the shape of the
+    distributions, the advantages) is our assumption.
+    """
+    n = prompts * group
+    raw = torch.exp(0.5 * torch.randn(n, generator=generator, dtype=torch.float64))
+    length = (raw * harmonic_length * float((1 / raw).mean())).round().long().clamp(16, 8192)
+    moving = torch.rand(n, generator=generator, dtype=torch.float64) >= zero_share
+    scale = torch.where(moving, sigma / (1 - zero_share), 0.0)
+    width = int(length.max())
+    noise = torch.randn(n, width, generator=generator, dtype=torch.float64) * scale.unsqueeze(-1)
+    noise = torch.where(torch.arange(width) < length.unsqueeze(-1), noise, 0.0)
+    drift = 3e-4 * torch.randn(n, generator=generator, dtype=torch.float64) * moving
+    noise = noise + torch.where(torch.arange(width) < length.unsqueeze(-1), drift.unsqueeze(-1), 0.0)
+    advantage = torch.randn(n, generator=generator, dtype=torch.float64)
+    prompt = torch.arange(prompts).repeat_interleave(group)
+    return RecordedResponses(noise, length, prompt, advantage, 3e-4, 4e-4)

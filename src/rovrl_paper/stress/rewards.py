@@ -130,6 +130,17 @@ def summarize(values: Float[Tensor, " prompt"], draws: Tensor) -> Estimate:
     return bootstrap(values.double(), draws, lambda samples: samples.nanquantile(0.5, dim=-1))
 
 
+FAR, FEW = 4.0, 0.25
+"""Spreads from the median beyond which a response lies far from its group, and the share of a group that may do so."""
+
+
+def far_apart(rewards: Float[Tensor, "prompt group"], spread: float) -> int:
+    """In how many groups a few responses lie far from all others: broken rewards, or right answers that are rare."""
+    distance = (rewards - rewards.quantile(0.5, dim=-1, keepdim=True)).abs()
+    far = (distance > FAR * spread).double().mean(-1)
+    return int(((far > 0) & (far <= FEW)).sum()) if spread > 0 else 0
+
+
 @dataclass(frozen=True)
 class Suggestion:
     """What a credit bound of `multiple` spreads would cost and buy on these rewards."""

@@ -114,6 +114,12 @@ def table(rows: list[Row], responses: int) -> str:
     return "\n".join(lines)
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `rovrl stress rollouts`."""
+    parser.add_argument("--seed", type=int, default=20250904, help="of the simulated responses (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints the table; 0."""
     rows = measure(RESPONSES, args.seed)

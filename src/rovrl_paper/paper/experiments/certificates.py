@@ -24,9 +24,9 @@ from rovrl_paper.paper.attacks import (
     attack_rewards,
     attack_scattered,
 )
-from rovrl_paper.paper.experiments.reward_contamination import stream
 from rovrl_paper.paper.item import Check, Progress, Row, Table
 from rovrl_paper.paper.plot import axes, finish, plain_ticks
+from rovrl_paper.worlds import published_rewards
 
 LABEL = "beyond:certificates"
 SIZES, LARGE = (6, 5, 5), (100,) * 9
@@ -60,7 +60,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
 
 def _deterministic(setting: Setting) -> Iterator[Row]:
     generator = torch.Generator().manual_seed(setting.seed)
-    scores = stream(setting.groups, 16, generator)
+    scores = published_rewards(setting.groups, 16, generator)
     share = torch.rand(setting.groups, 1, generator=generator)
     binary = (torch.rand(setting.groups, 16, generator=generator) < share).double()
     yield _envelope()

@@ -19,9 +19,8 @@ from rovrl.errors import RovrlError
 from rovrl.output.intervals import shared_draws
 from rovrl_paper.paper.item import Bootstrapped, Check, Progress, Row, Table, expected
 from rovrl_paper.paper.plot import axes
-from rovrl_paper.stress.measured import rows_for
-from rovrl_paper.stress.ratios import Condition, RecordedResponses, draw_positions
-from rovrl_paper.stress.recorded import recorded_steps
+from rovrl_paper.stress.ratios import Condition, draw_positions, rows_for
+from rovrl_paper.stress.recorded import RecordedResponses, recorded_steps
 
 CONDITIONS = [
     Condition(kind, severity, sign) for kind, severity in (("spike", 16.0), ("burst", 0.2)) for sign in (1, -1)

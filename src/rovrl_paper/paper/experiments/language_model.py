@@ -20,9 +20,8 @@ from rovrl.output.intervals import shared_draws
 from rovrl_paper.paper.experiments import cross_step
 from rovrl_paper.paper.experiments.token_stress import HARMONIC_LENGTH, SIGMA, ZERO_SHARE, direction
 from rovrl_paper.paper.item import Bootstrapped, Check, Progress, Row, Table, expected
-from rovrl_paper.stress.measured import rows_for
-from rovrl_paper.stress.ratios import RecordedResponses, calibrated, draw_positions
-from rovrl_paper.stress.recorded import recorded_steps, together
+from rovrl_paper.stress.ratios import draw_positions, rows_for
+from rovrl_paper.stress.recorded import RecordedResponses, published_responses, recorded_steps, together
 
 LABEL = "beyond:language_model"
 RUNS = Path("results/smollm2-words/runs/words-clean")
@@ -64,7 +63,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
         for condition in cross_step.CONDITIONS:
             rows += [{"step": step} | row for row in rows_for(responses, condition, places, draws)]
         progress(done + 1, len(steps) + 1)
-    drawn = calibrated(64, 16, SIGMA, ZERO_SHARE, HARMONIC_LENGTH, generator)
+    drawn = published_responses(64, 16, SIGMA, ZERO_SHARE, HARMONIC_LENGTH, generator)
     return [
         *rows,
         {"step": ALL, "metric": "runs", "value": len(runs)},

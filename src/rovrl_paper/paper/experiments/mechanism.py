@@ -12,8 +12,10 @@ from rovrl.config import RewardChannel
 from rovrl.output.intervals import shared_draws
 from rovrl_paper.paper.experiments import reward_contamination, token_stress
 from rovrl_paper.paper.item import Bootstrapped, Check, Progress, Row, Table, relative
-from rovrl_paper.stress.ratios import Condition, calibrated, draw_positions
+from rovrl_paper.stress.ratios import Condition, draw_positions, rows_for
+from rovrl_paper.stress.recorded import published_responses
 from rovrl_paper.stress.rewards import contenders, measure, summarize
+from rovrl_paper.worlds import published_rewards
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ CLAIMS: tuple[tuple[str, str, str, float, str], ...] = (
 def run(setting: Setting, progress: Progress) -> list[Row]:
     """A row for each number of the main text."""
     generator = torch.Generator().manual_seed(setting.seed)
-    rewards = reward_contamination.stream(setting.groups, 16, generator)
+    rewards = published_rewards(setting.groups, 16, generator)
     sigma = float(rewards.std(correction=0))
     draws = shared_draws(setting.groups, setting.replicates, generator)
     wanted = {method for _, method, _, _, _ in CLAIMS}
@@ -56,13 +58,13 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
     for claim, method, name, published, label in CLAIMS:
         ours, low, high = summarize(found[method][name], draws)
         rows.append({"claim": claim, "ours": ours, "low": low, "high": high, "published": published, "from": label})
-    tokens = calibrated(
+    tokens = published_responses(
         setting.prompts, 16, token_stress.SIGMA, token_stress.ZERO_SHARE, token_stress.HARMONIC_LENGTH, generator
     )
     clusters = shared_draws(setting.prompts, setting.replicates, generator)
     places = draw_positions(len(tokens.length), generator)
     for done, (kind, severity, published) in enumerate((("spike", 16.0, 0.26), ("burst", 0.2, 0.87))):
-        row = token_stress.rows_for(tokens, Condition(kind, severity, 1), places, clusters)[0]
+        row = rows_for(tokens, Condition(kind, severity, 1), places, clusters)[0]
         low, high = (1 - row["softrovr"] / row["gspo"] + sign * _half(row) / row["gspo"] for sign in (-1, 1))
         rows.append(
             {

@@ -13,17 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from rovrl.config import RewardChannel
 from rovrl.output.intervals import shared_draws
 from rovrl_paper.paper.item import Bootstrapped, Check, Progress, Row, Table, expected, relative
 from rovrl_paper.paper.plot import axes, plain_ticks
 from rovrl_paper.stress.rewards import ALPHAS, MEASURES, contenders, measure, summarize
+from rovrl_paper.worlds import published_rewards
 
-SIGMA, WITHIN = 1.165, 0.165
-SPREAD = 0.4
-"""Log-scale spread of the groups' own standard deviations: some prompts are contested, some are not (our assumption)."""
 TITLES = {
     "reference_displacement": "reference displacement (σ)",
     "scale_inflation": "scale inflation (×)",
@@ -54,26 +51,10 @@ FULL = Setting()
 SMOKE = Setting(groups=24, replicates=20)
 
 
-def stream(groups: int, group: int, generator: torch.Generator) -> Tensor:
-    """Rewards [prompt, group] with the published facts, exact in the sample.
-
-    Within a prompt Gaussian, with a standard deviation that varies log-normally about its median; prompt offsets make up
-    the rest of the global spread.
-    """
-    noise = torch.randn(groups, group, generator=generator, dtype=torch.float64)
-    noise = noise - noise.mean(-1, keepdim=True)
-    spread = torch.exp(SPREAD * torch.randn(groups, 1, generator=generator, dtype=torch.float64))
-    noise = noise * spread
-    noise = noise * (WITHIN / noise.std(-1, correction=0).quantile(0.5))
-    offset = torch.randn(groups, 1, generator=generator, dtype=torch.float64)
-    offset = (offset - offset.mean()) / offset.std(correction=0)
-    return noise + offset * math.sqrt(SIGMA**2 - float(noise.square().mean()))
-
-
 def run(setting: Setting, progress: Progress) -> list[Row]:
     """A row for each estimator and severity: four medians over groups with intervals."""
     generator = torch.Generator().manual_seed(setting.seed)
-    rewards = stream(setting.groups, setting.group, generator)
+    rewards = published_rewards(setting.groups, setting.group, generator)
     draws = shared_draws(setting.groups, setting.replicates, generator)
     sigma = float(rewards.std(correction=0))
     rows: list[Row] = []

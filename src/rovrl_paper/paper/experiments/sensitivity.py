@@ -17,11 +17,12 @@ from rovrl.robust.location import pooled_whole_scale
 from rovrl.scales import resolve
 from rovrl.weight import gspo_mean, soft_rovr
 from rovrl_paper.paper.experiments import token_stress
-from rovrl_paper.paper.experiments.reward_contamination import stream
 from rovrl_paper.paper.item import Bootstrapped, Check, Progress, Row, Table
 from rovrl_paper.paper.plot import axes, plain_ticks
-from rovrl_paper.stress.ratios import Condition, calibrated, draw_positions, stress
+from rovrl_paper.stress.ratios import Condition, draw_positions, stress
+from rovrl_paper.stress.recorded import published_responses
 from rovrl_paper.stress.rewards import Contender, measure, summarize
+from rovrl_paper.worlds import published_rewards
 
 REWARD_GRID: dict[str, tuple[float, ...]] = {
     "credit_bound": (0.08, 0.165, 0.33, 0.66, 1.0, 2.0, 4.0),
@@ -67,7 +68,7 @@ def run(setting: Setting, progress: Progress) -> list[Row]:
 
 
 def _reward_rows(setting: Setting, generator: torch.Generator) -> Iterator[Row]:
-    rewards = stream(setting.groups, 16, generator)
+    rewards = published_rewards(setting.groups, 16, generator)
     sigma = float(rewards.std(correction=0))
     draws = shared_draws(setting.groups, setting.replicates, generator)
     scale = pooled_whole_scale(rewards, RewardChannel())  # of the clean rewards, as an earlier step would know it
@@ -91,7 +92,7 @@ def _reward_rows(setting: Setting, generator: torch.Generator) -> Iterator[Row]:
 
 
 def _ratio_rows(setting: Setting, generator: torch.Generator) -> Iterator[Row]:
-    tokens = calibrated(
+    tokens = published_responses(
         setting.prompts, 16, token_stress.SIGMA, token_stress.ZERO_SHARE, token_stress.HARMONIC_LENGTH, generator
     )
     places = draw_positions(len(tokens.length), generator)

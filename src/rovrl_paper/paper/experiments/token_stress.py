@@ -16,8 +16,8 @@ import torch
 from rovrl.output.intervals import shared_draws
 from rovrl_paper.paper.item import Bootstrapped, Check, Progress, Row, Table, expected, relative
 from rovrl_paper.paper.plot import axes
-from rovrl_paper.stress.measured import TITLES, rows_for
-from rovrl_paper.stress.ratios import BURSTS, SPIKES, calibrated, conditions, draw_positions
+from rovrl_paper.stress.ratios import BURSTS, SPIKES, WEIGHTS, conditions, draw_positions, rows_for
+from rovrl_paper.stress.recorded import published_responses
 
 SIGMA, ZERO_SHARE, HARMONIC_LENGTH = 0.0311, 0.125, 454.0
 COLOURS = {"gspo": "#0072B2", "softrovr": "#D55E00", "robust": "#009E73"}
@@ -41,7 +41,7 @@ SMOKE = Setting(prompts=2, replicates=100, spikes=(0.0, 16.0), bursts=(0.0, 0.20
 def run(setting: Setting, progress: Progress) -> list[Row]:
     """A row for each condition and measure: both methods, their paired difference, and our robust units."""
     generator = torch.Generator().manual_seed(setting.seed)
-    responses = calibrated(setting.prompts, setting.group, SIGMA, ZERO_SHARE, HARMONIC_LENGTH, generator)
+    responses = published_responses(setting.prompts, setting.group, SIGMA, ZERO_SHARE, HARMONIC_LENGTH, generator)
     draws = shared_draws(setting.prompts, setting.replicates, generator)
     todo = conditions(setting.spikes, setting.bursts)
     places = draw_positions(len(responses.length), generator)
@@ -148,7 +148,7 @@ def _figure(rows: list[Row], sign: int) -> Any:
                 mine = [r for r in rows if (r["perturbation"], r["sign"], r["metric"]) == (kind, sign, metric)]
                 x = [r["severity"] * (100 if kind == "burst" else 1) for r in mine]
                 axis.plot(
-                    x, [unit * r[method] for r in mine], color=colour, lw=2, marker="o", ms=4, label=TITLES[method]
+                    x, [unit * r[method] for r in mine], color=colour, lw=2, marker="o", ms=4, label=WEIGHTS[method]
                 )
                 low, high = ([unit * r[f"{method}_{end}"] for r in mine] for end in ("low", "high"))
                 axis.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)

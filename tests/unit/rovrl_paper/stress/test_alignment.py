@@ -9,7 +9,7 @@ import torch
 
 from rovrl.cli import main
 from rovrl_paper.stress.alignment import CONTENDERS, alignment, measure
-from rovrl_paper.stress.worlds import SIMULATED, Knobs, draw
+from rovrl_paper.worlds import SIMULATED, Knobs, draw
 
 PAGE = Path(__file__).parents[4] / "docs" / "faults.md"
 
@@ -61,7 +61,7 @@ def test_the_table_of_the_page_is_what_the_command_prints():
     rows = measure(["spikes10", "units", "verdicts100", "crash", "quarters", "luck"], list(CONTENDERS), 5, Knobs())
     page = PAGE.read_text()
     for row in rows:
-        line = next(line for line in page.splitlines() if line.startswith(f"| {SIMULATED[row.world][0]} |"))
+        line = next(line for line in page.splitlines() if line.startswith(f"| {SIMULATED[row.world].title} |"))
         shown = [float(cell.strip(" *")) for cell in line.split("|")[2 : 2 + len(CONTENDERS)]]
         assert shown == [round(row.alignment[name].value, 2) for name in CONTENDERS]
 

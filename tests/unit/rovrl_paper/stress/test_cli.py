@@ -11,7 +11,7 @@ from rovrl.records import RecordWriter
 from rovrl_paper.stress.recorded import recorded_steps, reward_groups
 
 
-def write(directory, steps=3, groups=3, size=8, ratios=True, reward=None):
+def write(directory, steps=3, groups=3, size=8, ratios=True, reward=None, ratio=0.02):
     """A record set of a made-up run; returns the log-ratios of its last step."""
     rng = np.random.default_rng(0)
     writer, columns = RecordWriter(directory), {}
@@ -23,14 +23,14 @@ def write(directory, steps=3, groups=3, size=8, ratios=True, reward=None):
             "response": [k % size for k in range(n)],
             "prompt": ["1+1="] * n,
             "completion": ["2"] * n,
-            "reward": rng.normal(size=n) if reward is None else [reward] * n,
+            "reward": rng.normal(size=n) if reward is None else np.broadcast_to(reward, n).tolist(),
             "advantage": rng.normal(size=n),
             "length": [20 + k % 7 for k in range(n)],
             "clip_low": [3e-4] * n,
             "clip_high": [4e-4] * n,
         }
         if ratios:
-            columns["log_ratios"] = [0.02 * rng.normal(size=20 + k % 7) for k in range(n)]
+            columns["log_ratios"] = [ratio * rng.normal(size=20 + k % 7) for k in range(n)]
         writer.write_step(step, columns)
     return columns
 
@@ -101,6 +101,43 @@ def test_suggest_names_a_bound_for_these_rewards(tmp_path, capsys):
     assert bounds == pytest.approx([0.5, 1, 2, 3, 4, 6, 10])
     assert main(["stress", "rewards", str(tmp_path), "--suggest"]) == 0
     assert "credit_bound=" in capsys.readouterr().out
+
+
+def test_suggest_asks_about_rare_right_answers_where_a_few_stand_apart(tmp_path, capsys):
+    write(tmp_path / "usual")
+    assert main(["stress", "rewards", str(tmp_path / "usual"), "--suggest"]) == 0
+    assert "right answers that are rare" not in capsys.readouterr().out
+    rewards = np.tile(0.01 * np.arange(8), 3)
+    rewards[8] = 1.0
+    write(tmp_path / "rare", reward=rewards)
+    assert main(["stress", "rewards", str(tmp_path / "rare"), "--suggest"]) == 0
+    assert "In 3 of 9 groups a few responses lie far from all others" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("ratio", "nothing"), [(2e-5, True), (0.5, False)])
+def test_ratios_says_when_the_ratio_channel_does_nothing(tmp_path, capsys, ratio, nothing):
+    write(tmp_path, steps=1, ratio=ratio)
+    assert main(["stress", "ratios", str(tmp_path), "--replicates", "5"]) == 0
+    assert ("the ratio channel does\nnothing" in capsys.readouterr().out) is nothing
+    assert main(["stress", "ratios", str(tmp_path), "--replicates", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ratio_channel_does_nothing"] is nothing
+
+
+@pytest.mark.parametrize(
+    ("mode", "has", "has_not"),
+    [
+        ("rewards", "--suggest", "--step"),
+        ("ratios", "--step", "--alpha"),
+        ("alignment", "--world", "--step"),
+        ("rollouts", "--seed", "--world"),
+    ],
+)
+def test_each_mode_has_a_help_of_its_own(capsys, mode, has, has_not):
+    with pytest.raises(SystemExit, match="0"):
+        main(["stress", mode, "--help"])
+    said = capsys.readouterr().out
+    assert has in said
+    assert has_not not in said
 
 
 def test_rewards_that_are_all_equal_are_told_as_such(tmp_path, capsys):

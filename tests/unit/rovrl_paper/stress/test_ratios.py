@@ -10,9 +10,7 @@ from rovrl_paper.paper.experiments import token_stress
 from rovrl_paper.stress.ratios import (
     Condition,
     Perturbation,
-    RecordedResponses,
     SoftWeights,
-    calibrated,
     conditions,
     draw_positions,
     log_ratio_sd,
@@ -20,6 +18,7 @@ from rovrl_paper.stress.ratios import (
     recomputed,
     stress,
 )
+from rovrl_paper.stress.recorded import RecordedResponses, published_responses
 
 SIZES = st.lists(st.integers(1, 70), min_size=1, max_size=5)
 
@@ -113,7 +112,7 @@ def test_positions_then_responses_then_prompts_are_averaged(generator):
 
 
 def test_the_calibrated_tokens_have_the_published_facts(generator):
-    given_ = calibrated(
+    given_ = published_responses(
         60, 16, token_stress.SIGMA, token_stress.ZERO_SHARE, token_stress.HARMONIC_LENGTH, generator
     )  # fmt: skip
     sigma = log_ratio_sd(given_)

@@ -1,8 +1,7 @@
 import torch
 
 from rovrl_paper.paper.experiments.language_model import sparsity
-from rovrl_paper.stress.ratios import RecordedResponses
-from rovrl_paper.stress.recorded import together
+from rovrl_paper.stress.recorded import RecordedResponses, together
 
 
 def responses(rows, lengths, prompts):

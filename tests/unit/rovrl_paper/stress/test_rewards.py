@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rovrl.config import RewardChannel
-from rovrl_paper.paper.experiments.reward_contamination import SIGMA, WITHIN, stream
-from rovrl_paper.stress.rewards import MEASURES, contenders, measure, suggestions, summarize
+from rovrl_paper.stress.rewards import MEASURES, contenders, far_apart, measure, suggestions, summarize
+from rovrl_paper.worlds import GLOBAL_SD, WITHIN_SD, Knobs, draw, published_rewards
 
 
 def median(values: list[float]) -> float:
@@ -42,7 +42,7 @@ def slow(rewards, contender, shift, sigma):
 
 @pytest.mark.parametrize("name", ["grpo", "center", "credit", "credit_b1", "credit_adaptive"])
 def test_the_batched_protocol_is_the_loop_over_responses(name, generator):
-    rewards = stream(5, 9, generator)
+    rewards = published_rewards(5, 9, generator)
     contender = next(c for c in contenders(rewards, RewardChannel()) if c.name == name)
     fast = measure(rewards, contender, 4.0, 0.7)
     for key, values in slow(rewards, contender, 4.0, 0.7).items():
@@ -50,7 +50,7 @@ def test_the_batched_protocol_is_the_loop_over_responses(name, generator):
 
 
 def test_a_peer_has_contrast_and_deviation_but_no_reference_to_displace(generator):
-    rewards = stream(4, 8, generator)
+    rewards = published_rewards(4, 8, generator)
     winsor = next(c for c in contenders(rewards, RewardChannel()) if c.name == "winsor")
     found = measure(rewards, winsor, 18.0, 1.0)
     assert found["reference_displacement"].isnan().all()
@@ -59,10 +59,10 @@ def test_a_peer_has_contrast_and_deviation_but_no_reference_to_displace(generato
 
 
 def test_the_calibrated_stream_has_the_published_facts(generator):
-    rewards = stream(500, 16, generator)
-    assert float(rewards.std(correction=0)) == pytest.approx(SIGMA, rel=0.005)
-    assert float(rewards.std(-1, correction=0).quantile(0.5)) == pytest.approx(WITHIN, rel=1e-9)
-    assert (SIGMA, WITHIN) == (1.165, 0.165)
+    rewards = published_rewards(500, 16, generator)
+    assert float(rewards.std(correction=0)) == pytest.approx(GLOBAL_SD, rel=0.005)
+    assert float(rewards.std(-1, correction=0).quantile(0.5)) == pytest.approx(WITHIN_SD, rel=1e-9)
+    assert (GLOBAL_SD, WITHIN_SD) == (1.165, 0.165)
 
 
 def test_groups_without_contrast_are_left_out_of_the_summary():
@@ -74,9 +74,9 @@ def test_groups_without_contrast_are_left_out_of_the_summary():
 
 
 def test_suggestions_trade_contrast_for_fidelity(generator):
-    scale, found = suggestions(stream(60, 16, generator), RewardChannel(), SIGMA)
+    scale, found = suggestions(published_rewards(60, 16, generator), RewardChannel(), GLOBAL_SD)
     kept = [s.contrast_retention for s in found]
-    assert scale == pytest.approx(WITHIN, rel=0.25)
+    assert scale == pytest.approx(WITHIN_SD, rel=0.25)
     assert kept == sorted(kept, reverse=True)
     assert found[0].clean_correlation < found[-1].clean_correlation
     assert found[2].multiple == 2.0
@@ -86,3 +86,12 @@ def test_suggestions_trade_contrast_for_fidelity(generator):
 def test_rewards_without_any_contrast_suggest_nothing():
     scale, found = suggestions(torch.ones(4, 8), RewardChannel(), 1.0)
     assert (scale, found) == (0.0, [])
+
+
+def test_groups_in_which_a_few_stand_far_apart_are_counted_and_those_of_two_halves_are_not():
+    rare = torch.from_numpy(draw("rarebonus", 1, Knobs(prompts=128)).rewards)
+    clean = torch.from_numpy(draw("clean", 1, Knobs(prompts=128)).rewards)
+    assert far_apart(rare, 0.1) > 30
+    assert far_apart(clean, 0.15) == 0
+    assert far_apart(torch.tensor([[0.0, 1.0] * 8]), 0.01) == 0  # half of a group is no minority
+    assert far_apart(torch.zeros(4, 16), 0.0) == 0
