@@ -79,7 +79,7 @@ def audit(
     reader, files = find_reader(runs[0], format, columns)
     reader.keep_evaluation = keep_evaluation
     notes = Notes()
-    rollouts = load(reader, files, STATISTICS | _logged(reader), notes, progress)
+    rollouts = load(reader, files, STATISTICS | ({"advantage"} if reader.logs_advantages else set()), notes, progress)
     rollouts = _grouped(rollouts, reader, path, group_size, keep_evaluation)
     if not rollouts.groups:
         told = "; ".join(note.sentence for note in notes.all()[:3])
@@ -182,10 +182,6 @@ def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | N
         if not keep_evaluation:
             rollouts = drop_evaluation(rollouts, path, group_size)
     return rollouts
-
-
-def _logged(reader: Reader) -> frozenset[str]:
-    return frozenset({"advantage"}) if reader.logs_advantages else frozenset()
 
 
 def _grpo(rollouts: Rollouts, table: GroupTable) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """What a user or a script hands over by mistake ends in one sentence with status 2, soon, and nothing is written elsewhere."""
 
 import gzip
+import json
 import os
 import shutil
 import subprocess
@@ -61,6 +62,55 @@ def test_a_link_among_the_pages_of_several_runs_does_not_lead_the_output_elsewhe
     assert "symbolic link" in said(capsys, tmp_path / "runs")
     assert list(elsewhere.iterdir()) == []
     assert not (tmp_path / "runs" / "audit" / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("run.jsonl", "", "the file is empty; a table has one row per response"),
+        ("run.csv", "step,group,reward\n", "the file holds no rows"),
+        (
+            "run.json",
+            '{\n "rows": [\n  1\n ]\n}',
+            "5 lines are not JSON objects and were left out, the first of them line 1",
+        ),
+        (
+            "run.jsonl",
+            '{"group": 1, "points": 2}\n',
+            "its columns are group, points: name the reward with --reward-column",
+        ),
+        ("run.parquet", "PAR1 nothing", "is damaged and was left out"),
+        ("notes/readme.txt", "no rollouts", "looked for records"),
+        ("weights.safetensors", "weights", "expected a .parquet"),
+    ],
+)
+def test_what_holds_no_rollouts_is_told_apart_and_says_what_to_do(tmp_path, capsys, name, content, sentence):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    assert sentence in said(capsys, path.parent if name.startswith("notes") else path, "--no-page")
+
+
+def test_a_line_that_is_no_json_is_named_by_its_number_and_the_others_are_read(tmp_path):
+    rows = [json.dumps({"group": k // 4, "reward": k % 3}) for k in range(16)]
+    (tmp_path / "middle.jsonl").write_text("\n".join([*rows[:7], "", rows[7][:9], *rows[8:]]))
+    (tmp_path / "end.jsonl").write_text("\n".join(rows)[:-5])
+    for name, where in (
+        ("middle.jsonl", "line 9 is not a JSON object"),
+        ("end.jsonl", "line 16, the last, is cut off"),
+    ):
+        result = audit(tmp_path / name)
+        assert result.summary.responses == 15
+        assert where in next(note.sentence for note in result.notes if note.code == "unreadable_rows")
+
+
+def test_a_column_that_is_almost_named_is_offered_before_any_list(table, capsys):
+    assert said(capsys, table, "--reward-column", "rewrd").endswith("did you mean reward?\n")
+    assert said(capsys, table, "--group-column", "grup").endswith("did you mean group?\n")
+
+
+def test_a_kind_of_dump_that_is_not_there_is_named(table, capsys):
+    assert "holds no TRL completions; leave out --format" in said(capsys, table, "--format", "trl")
 
 
 def test_a_pipe_by_itself_is_refused_as_one(tmp_path, capsys):

@@ -212,16 +212,22 @@ class SwiftReader(TrlReader):
             last = rows
             # a group that goes on in the next line of its generation is one group: it keeps the step of the first line
             began = began if known else {k: v for k, v in batch.values[0].items() if k in ("step", "gen_step")}
-            evaluation = None if lost else _is_evaluation(batch, log)
-            if evaluation is None and not lost:
-                lost = True
-                _tell_lost(notes)
+            step = batch.texts("step")[0].as_py() if "step" in batch.names else None
+            # both files get an entry at every log, in the same order; from where they do not, nothing can be told
+            evaluation = None if lost else next((evaluation for at, evaluation in log if at == step), None)
+            lost = evaluation is None
             if evaluation and not self.keep_evaluation:
                 evaluated += len(batch) - known
                 continue
             again += known
             if known < len(batch):
                 yield DictBatch(batch.rows[known:].tolist(), [row | began for row in batch.values[known:]])
+        if lost:
+            notes.tell(
+                "evaluation_unclear",
+                f"ms-swift logs evaluation into the same file, unmarked, and no {LOG} beside it tells the lines apart: if the "
+                "run evaluated, its evaluations are counted as training",
+            )
         notes.count("logged_twice", "{n} responses were logged again, in lines that repeat an earlier line", again)
         notes.count(
             "evaluation_rows",
@@ -266,17 +272,3 @@ def _entries(file: Path) -> Iterator[tuple[str, bool]]:
     for entry in map(parsed, lines(file, Notes())):
         if isinstance(entry, dict) and isinstance(entry.get(AT), str):
             yield entry[AT].split("/")[0], any(name.startswith("eval_") for name in entry)
-
-
-def _is_evaluation(batch: DictBatch, log: Iterator[tuple[str, bool]]) -> bool | None:
-    """Whether a line is that of an evaluation: both files get one at every log, in the same order; None if the log ends."""
-    step = batch.texts("step")[0].as_py() if "step" in batch.names else None
-    return next((evaluation for at, evaluation in log if at == step), None)
-
-
-def _tell_lost(notes: Notes) -> None:
-    notes.tell(
-        "evaluation_unclear",
-        f"ms-swift logs evaluation into the same file, unmarked, and no {LOG} beside it tells the lines apart: if the "
-        "run evaluated, its evaluations are counted as training",
-    )

@@ -19,7 +19,7 @@ from rovrl.audit.read.step_files import NemoReader, PrimeReader, VerlReader
 from rovrl.audit.read.table import TableReader, is_skipped, listed, natural, reached_once, table_files
 from rovrl.audit.read.tables import READ, batches, columns_of, refusal
 from rovrl.audit.read.texts import ending
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, did_you_mean
 
 READERS: dict[str, type[Reader]] = {
     kind.name: kind for kind in (RecordReader, TrlReader, SwiftReader, NemoReader, PrimeReader, VerlReader, TableReader)
@@ -48,23 +48,20 @@ def find_runs(path: Path, format: str, columns: Columns) -> list[Path]:
     A folder of `rovrl train` with one run per method and seed, verl's train/ and val/, a folder of runs: groups with the same
     name in two of them are two groups.
     """
+    kinds = OWN_FILES if format == "auto" else (format,) if format in OWN_FILES else ()
+    holds = lambda place: any(READERS[kind](columns).files(place) for kind in kinds)  # noqa: E731
     try:
-        return _found(path, format, columns)
+        if not path.is_dir() or holds(path):
+            return [path]
+        folders = [folder for depth in range(1, DEPTH + 1) for folder in path.glob("/".join("*" * depth))]
+        folders = [folder for folder in folders if folder.is_dir() and not is_skipped(folder.relative_to(path))]
+        runs = {folder for folder in reached_once(folders, path) if holds(folder)}
+        runs = {run for run in runs if not any(parent in runs for parent in run.parents)}
+        if not runs and format in ("auto", TableReader.name):
+            reader = TableReader(columns)
+            runs = _runs_apart(path, reader.files(path), reader)
     except OSError as error:
         raise RovrlError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
-
-
-def _found(path: Path, format: str, columns: Columns) -> list[Path]:
-    if not path.is_dir() or any(READERS[name](columns).files(path) for name in _kinds(format)):
-        return [path]
-    folders = [folder for depth in range(1, DEPTH + 1) for folder in path.glob("/".join("*" * depth))]
-    folders = [f for f in folders if f.is_dir() and not is_skipped(f.relative_to(path))]
-    folders = reached_once(folders, path)
-    runs = {f for f in folders if any(READERS[name](columns).files(f) for name in _kinds(format))}
-    runs = {f for f in runs if not any(parent in runs for parent in f.parents)}
-    if not runs and format in ("auto", "table"):
-        reader = TableReader(columns)
-        runs = _runs_apart(path, reader.files(path), reader)
     return sorted(runs, key=natural) or [path]
 
 
@@ -82,12 +79,7 @@ def find_reader(path: Path, format: str, columns: Columns) -> tuple[Reader, list
                 return reader, files
     except OSError as error:
         raise RovrlError(f"{path} cannot be read: {error.strerror or error}") from error
-    raise RovrlError(_nothing_found(path, columns))
-
-
-def _kinds(format: str) -> tuple[str, ...]:
-    """The kinds to look for by their own files."""
-    return OWN_FILES if format == "auto" else (format,) if format in OWN_FILES else ()
+    raise RovrlError(_nothing_found(path, format, columns))
 
 
 def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
@@ -104,25 +96,33 @@ def _check_columns(reader: Reader, files: list[Path], columns: Columns) -> None:
     for what, name in named.items():
         if name not in present:
             option = f"--{what.replace('_', '-')}-column"
-            raise RovrlError(f"{files[0]} has no column {name!r} ({option}); its columns are {listed(sorted(present))}")
+            hint = did_you_mean(name, present) or f"; its columns are {listed(sorted(present))}"
+            raise RovrlError(f"{files[0]} has no column {name!r} ({option}){hint}")
 
 
-def _nothing_found(path: Path, columns: Columns) -> str:
+def _nothing_found(path: Path, format: str, columns: Columns) -> str:
+    """Why there is nothing to audit, and what to do about it."""
     if path.is_file() and ending(path) not in READ:
         return refusal(path)
     if not path.is_file() and not path.is_dir():
         return f"{path} is not read: it is neither a file nor a folder, and a pipe or a device may never end"
+    if format in OWN_FILES:
+        return f"no rollouts found at {path}: it holds no {READERS[format].title}; leave out --format to try every kind"
     notes = Notes()
-    candidates = [path] if path.is_file() else table_files(path)[:1]
-    for file in candidates:
+    for file in [path] if path.is_file() else table_files(path)[:1]:
         present = columns_of(file, notes) or next((batch.names for batch in batches(file, None, notes, size=1)), [])
         if present and columns.find("reward", present) is None:
+            if columns.reward and (hint := did_you_mean(columns.reward, present)):
+                return f"{file} has no column {columns.reward!r} (--reward-column){hint}"
             named = f"no column {columns.reward!r}" if columns.reward else "no reward column with a usual name"
             return (
                 f"{file} has {named}; its columns are {listed(present)}: name the reward with --reward-column "
                 "(and --group-column, --step-column, --prompt-column, --completion-column)"
             )
     told = "; ".join(note.sentence for note in notes.all())
+    if path.is_file():
+        told = told or ("the file is empty" if not path.stat().st_size else "the file holds no rows")
+        return f"no rollouts found at {path}: {told}; a table has one row per response, JSON one object per line"
     return (
         f"no rollouts found at {path}{': ' + told if told else ''}; looked for records (step_*.parquet), TRL's "
         "completions_*.parquet, ms-swift's completions.jsonl, NeMo-RL's train_data_step*.jsonl, prime-rl's traces.jsonl, "

@@ -142,7 +142,8 @@ def _tell(rollouts: Rollouts, path: Path, repeated: set[int], other_size: set[in
             "--keep-evaluation keeps them, --group-size names the training size",
         )
     if not repeated and not other_size:
-        where = f": the run evaluated at steps {_short(logged)}" if logged else ""
+        steps = ", ".join(map(str, logged[:5])) + (", ..." if len(logged) > 5 else "")
+        where = f": the run evaluated at steps {steps}" if logged else ""
         notes.tell(
             "evaluation_unclear",
             f"TRL logs evaluation rows into the same files, and no column tells them apart{where}; none were recognised here",
@@ -189,7 +190,3 @@ def _usual_size(sizes: NDArray[np.int64]) -> int:
     if several.any():
         values, counts = values[several], counts[several]
     return int(values[np.argmax(values * counts)])
-
-
-def _short(steps: list[int]) -> str:
-    return ", ".join(map(str, steps[:5])) + (", ..." if len(steps) > 5 else "")

@@ -22,7 +22,7 @@ from rovrl.errors import RovrlError
 TOKEN_ROWS = 1024
 """Rows in memory while token log-ratios are read."""
 NEEDED = ("step", "update", "group", "response", "reward", "advantage", "contamination", "method")
-_OPEN = "/breaker_open"
+OPEN = "/breaker_open"
 
 
 @dataclass
@@ -112,7 +112,7 @@ def server_notes(files: Sequence[Path]) -> list[Note]:
     found: dict[str, dict[int, dict[str, float]]] = {}
     for file in files:
         for step, calls in _calls(file):
-            for name in (key.removesuffix(_OPEN) for key in calls if key.endswith(_OPEN)):
+            for name in (key.removesuffix(OPEN) for key in calls if key.endswith(OPEN)):
                 found.setdefault(name, {})[step] = {
                     key.removeprefix(f"{name}/"): value for key, value in calls.items() if key.startswith(f"{name}/")
                 }

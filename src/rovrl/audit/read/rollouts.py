@@ -157,6 +157,8 @@ def _one_kind(parts: list[Any]) -> Any:
 
 def _labelled(chunk: Chunk, notes: Notes) -> Chunk:
     """The chunk without rows that name no group; in a chunk without any labels nothing is left."""
+    if chunk.group is not None and not chunk.group.null_count:
+        return chunk
     known = np.zeros(len(chunk), dtype=bool) if chunk.group is None else flags_of(chunk.group.is_valid())
     notes.count("no_group", "{n} rows name no group and were left out", int((~known).sum()))
     return chunk.where(known)

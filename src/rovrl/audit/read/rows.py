@@ -15,7 +15,7 @@ from rovrl.audit.arrays import taken
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.tables import batches
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, did_you_mean
 
 STATISTICS = frozenset({"reward"})
 """What the first pass over the files wants: no texts, no tokens."""
@@ -59,9 +59,10 @@ class Columns:
         """`given` as Columns; a RovrlError for a word that names no column."""
         if isinstance(given, Columns):
             return given
-        unknown = sorted(set(given or {}) - {*cls.USUAL, "reward_weights"})
-        if unknown:
-            raise RovrlError(f"columns has no {', '.join(unknown)}; it takes {', '.join(cls.USUAL)}, reward_weights")
+        known = (*cls.USUAL, "reward_weights")
+        if unknown := sorted(set(given or {}) - set(known)):
+            hint = did_you_mean(unknown[0], known) or f"; it takes {', '.join(known)}"
+            raise RovrlError(f"columns has no {', '.join(unknown)}{hint}")
         return cls(**(given or {}))
 
     def find(self, what: str, present: list[str]) -> str | None:

@@ -99,7 +99,9 @@ def lines(path: Path, notes: Notes, keep_ends: bool = False) -> Iterator[str]:
 def _decoded(path: Path, notes: Notes) -> Iterator[tuple[str, bool]]:
     """Each line, and whether it is whole: one that is longer than the limit is cut there."""
     with _opened(path) as file:
-        encoding = _encoding(file.read(4))
+        head = file.read(4)
+    wide = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else ""
+    encoding = "utf-32" if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) else wide or "utf-8"
     if encoding != "utf-8":
         with _opened(path) as raw, TextIOWrapper(raw, encoding=encoding, errors="replace", newline="") as text:
             for line in iter(lambda: text.readline(LINE_LIMIT), ""):
@@ -123,12 +125,6 @@ def _opened(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if ending(path).endswith(".gz") else open(path, "rb")  # pyright: ignore[reportReturnType]
 
 
-def _encoding(head: bytes) -> str:
-    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32"
-    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
-
-
 def _batched(
     found: Iterator[Line], size: int, kind: Callable[[list[int], list[dict[str, Any]]], DictBatch]
 ) -> Iterator[Batch]:
@@ -147,18 +143,22 @@ def _batched(
 
 def _json_rows(path: Path, notes: Notes) -> Iterator[Line]:
     bad: list[int] = []
-    beyond = 0
-    for number, line in enumerate(lines(path, notes)):
+    number, beyond = 0, 0
+    for number, line in enumerate(lines(path, notes), start=1):
         if not line.strip():
             continue
         value = parsed(line)
         if not isinstance(value, dict):
-            bad.append(number + 1)
+            bad.append(number)
             continue
         found = rows_of(value)
-        yield number + beyond, found, len(line)
+        yield number - 1 + beyond, found, len(line)
         beyond += len(found) - 1
-    _tell_bad(path, "line", bad, notes)
+    if bad == [number]:
+        said = f"line {number:,}, the last, is cut off or no JSON object and was left out"
+        notes.tell("unreadable_rows", f"{path}: {said}")
+    else:
+        _tell_bad(path, "line", bad, notes)
 
 
 def _array_rows(path: Path, notes: Notes) -> Iterator[Line]:
@@ -174,21 +174,22 @@ def _array_rows(path: Path, notes: Notes) -> Iterator[Line]:
     _tell_bad(path, "entry", [row + 1 for row, value in enumerate(values) if not isinstance(value, dict)], notes)
 
 
+def _tell_bad(path: Path, what: str, bad: list[int], notes: Notes) -> None:
+    """A note on the lines or entries, counted from 1, that are no rows."""
+    if len(bad) == 1:
+        notes.tell("unreadable_rows", f"{path}: {what} {bad[0]:,} is not a JSON object and was left out")
+    elif bad:
+        several = "lines" if what == "line" else "entries"
+        said = f"{len(bad):,} {several} are not JSON objects and were left out, the first of them {what} {bad[0]:,}"
+        notes.tell("unreadable_rows", f"{path}: {said}")
+
+
 def parsed(text: str) -> Any:
     """The value of a JSON text; None for what is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _tell_bad(path: Path, what: str, bad: list[int], notes: Notes) -> None:
-    """A note on the lines, counted from 1, that are no rows."""
-    if bad:
-        several = f"{len(bad):,} {'lines' if what == 'line' else 'entries'} are not JSON objects and were left out"
-        one = f"{what} {bad[0]:,} is not a JSON object and was left out"
-        said = one if len(bad) == 1 else f"{several}, the first of them {what} {bad[0]:,}"
-        notes.tell("unreadable_rows", f"{path}: {said}")
 
 
 def _csv_rows(path: Path, delimiter: str, notes: Notes) -> Iterator[Line]:
