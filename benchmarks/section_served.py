@@ -89,8 +89,8 @@ def served(quick: bool, directory: Path) -> list[Row]:
 def pooled(quick: bool) -> list[Row]:
     """Rate of a pool of two workers over math-verify called directly in one process, every answer by algebra."""
     from rovrl.tasks.answers import final_answer
+    from rovrl.tasks.verifier import judge
     from rovrl.tasks.verify import VerifierPool
-    from rovrl.tasks.verify.worker import judge
 
     def answers(problems: int, seed: int) -> list[tuple[str, str]]:
         completions, golds = workload(problems, 8, seed=seed)

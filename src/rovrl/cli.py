@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from rovrl import __version__
-from rovrl.errors import RovrlError, pages, with_places
+from rovrl.errors import RovrlError, did_you_mean, pages, with_places
 from rovrl.output.terminal import visible
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("rovrl_paper.lab.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
     "audit": ("rovrl.audit.cli", "what did the group statistics do to my run? Offline, on saved rollouts"),
-    "lint": ("rovrl.lint.cli", "a dry run of reward functions on saved completions, before training"),
+    "lint": ("rovrl.check.lint", "a dry run of reward functions on saved completions, before training"),
     "stress": ("rovrl_paper.stress.cli", "the paper's stress tests on your own records"),
     "paper": (
         "rovrl_paper.paper.cli",
@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "a model on the paper's suites or on your own rows; compare two evaluations; check the scorer",
     ),
     "plugin": ("rovrl.integrations.cli", "the file that plugs both channels into an engine, for its own command line"),
-    "doctor": ("rovrl.doctor.cli", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
+    "doctor": ("rovrl.check.doctor", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""
 RESUMABLE = ("train", "eval", "paper")
@@ -88,7 +88,9 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType |
     parser.add_argument("--version", action="version", version=f"rovrl {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the whole traceback behind an error's sentence")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    chosen = None
+    word, chosen = next((word for word in words if not word.startswith("-")), None), None
+    if word is not None and word not in COMMANDS:
+        parser.error(f"there is no command {word!r}{did_you_mean(word, COMMANDS)}; they are {', '.join(COMMANDS)}")
     for name, (module, line) in COMMANDS.items():
         command = commands.add_parser(
             name,
@@ -97,7 +99,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, ModuleType |
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,  # --seed is not --seeds
         )
-        if name == next((word for word in words if not word.startswith("-")), None):
+        if name == word:
             chosen = importlib.import_module(module)
             command.epilog = getattr(chosen, "EXAMPLE", None)
             chosen.add_arguments(command)

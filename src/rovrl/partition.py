@@ -70,8 +70,13 @@ class GivenBlocks(Partitions):
         return Blocks.contiguous(size, 1), True
 
 
-def fallback_sentence(channel: RewardChannel, size: int) -> str:
-    """What to say about groups of `size` that fall back although a budget is declared, with the ways out; "" if they do not."""
+def fallback_sentence(
+    channel: RewardChannel, size: int, declare_less: str = "reward_channel={'replaced_per_block': 0}"
+) -> str:
+    """What to say about groups of `size` that fall back although a budget is declared, with the ways out; "" if they do not.
+
+    `declare_less` is how the user's engine writes that setting.
+    """
     q, s = channel.arbitrary_blocks, channel.replaced_per_block
     if channel.failure_unit is None or q is None or s is None or not partition(size, channel)[1]:
         return ""
@@ -79,7 +84,7 @@ def fallback_sentence(channel: RewardChannel, size: int) -> str:
     more = "" if blocks == channel.num_blocks else f"num_blocks={blocks} and "
     ways = [f"{more}at least {blocks * (2 * s + 1)} responses per group (the paper: 16)"]
     if s > 0 and not partition(size, replace(channel, replaced_per_block=0))[1]:
-        ways.append("declare less, reward_channel={'replaced_per_block': 0}")
+        ways.append(f"declare less, {declare_less}")
     return (
         f"in {channel.num_blocks} blocks does not carry the declared budget (q={q}, s={s}), so every group falls back to the "
         f"global M-center; the way out: {', or '.join(ways)}"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rovrl import RatioChannel, RewardChannel
-from rovrl.doctor.verl import compose, settings
+from rovrl.check.verl import compose, settings
 
 ROOT = Path(__file__).parents[2]
 ENTRY = (ROOT / "contrib" / "trl_paper_index.md").read_text()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rovrl import RatioChannel, RewardChannel
-from rovrl.doctor.verl import compose, settings
+from rovrl.check.verl import compose, settings
 from rovrl.train.settings import read
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

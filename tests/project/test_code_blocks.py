@@ -248,7 +248,7 @@ def test_the_callback_of_the_page_takes_what_it_is_given():
 @pytest.mark.slow  # verl's configuration takes seconds
 @pytest.mark.filterwarnings("ignore")
 def test_the_two_settings_that_give_verl_robust_advantages_are_enough_for_the_doctor():
-    from rovrl.doctor import verl
+    from rovrl.check import verl
 
     [line] = re.findall(r"main_ppo \.\.\. (.*)$", (ROOT / "docs/own-loop.md").read_text(), re.MULTILINE)
     own = ["actor_rollout_ref.actor.use_dynamic_bsz=true", "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true"]

@@ -14,9 +14,8 @@ import torch
 import rovrl
 from rovrl import cli
 from rovrl.audit import audit
+from rovrl.check import Remark, doctor
 from rovrl.diagnostics import METRICS, metric
-from rovrl.doctor import cli as doctor
-from rovrl.doctor.remark import Remark
 from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.output.progress import silent
 from rovrl.records import RecordWriter, read_steps
@@ -147,7 +146,7 @@ class Toy:
 def engines(folder: Path) -> set[str]:
     """The engines among the files and packages of `folder`; the others are what engines share."""
     found = {path.stem for path in folder.iterdir() if not path.name.startswith(("_", "."))}
-    return found - {"cli", "environment", "functions", "hf", "versions"}
+    return found - {"cli", "environment", "functions", "hf", "rewards", "versions"}
 
 
 def forgotten(names: set[str]) -> set[tuple[str, str]]:

@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
+
 from rovrl.tasks.verify import VerifierPool
 
 TOWER = (r"\boxed{10^{10^{10}}}", "0.25")
@@ -83,11 +85,12 @@ def _copy(pool: VerifierPool, draw: random.Random) -> NoReturn:
 
 
 def _kill(pool: VerifierPool, draw: random.Random, told: dict[str, int]) -> None:
-    pid = draw.choice(pool.pids())
-    if draw.random() < 0.5:
-        os.killpg(pid, signal.SIGKILL)
+    [program] = pool.pids()
+    judges = psutil.Process(program).children()
+    if draw.random() < 0.5 or not judges:
+        os.killpg(program, signal.SIGKILL)
     else:
-        os.kill(pid, signal.SIGUSR1)  # has the child that judges killed
+        draw.choice(judges).kill()
 
 
 def _hostile(pool: VerifierPool, draw: random.Random, told: dict[str, int]) -> None:

@@ -106,9 +106,14 @@ def test_an_unknown_command_is_status_two_and_lists_the_known_ones(commands, cap
     with pytest.raises(SystemExit) as leaving:
         cli.main(["trian"])
     assert leaving.value.code == 2
-    err = capsys.readouterr().err
-    assert "trian" in err
-    assert "fine" in err
+    assert "there is no command 'trian'; they are fine, sad, lost, stopped" in capsys.readouterr().err
+
+
+def test_a_mistyped_command_gets_a_hint_before_the_list(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(["--debug", "trian", "--config", "run.yaml"])
+    assert leaving.value.code == 2
+    assert "there is no command 'trian'; did you mean train" in capsys.readouterr().err
 
 
 def test_every_registered_command_has_help_with_an_example(capsys):

@@ -5,18 +5,15 @@ trainer = GRPOTrainer(..., args=GRPOConfig(log_completions=True, ...), callbacks
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rovrl.audit.live import LiveAudit, stop_codes
 from rovrl.audit.result import AuditResult
-from rovrl.audit.run import audit
-from rovrl.audit.tracked import metrics, stop_codes
-from rovrl.errors import RovrlError, require
+from rovrl.errors import require
 
 transformers = require("transformers", extra="train")
-logger = logging.getLogger("rovrl.audit")
 
 
 class AuditCallback(transformers.TrainerCallback):
@@ -35,7 +32,7 @@ class AuditCallback(transformers.TrainerCallback):
         *,
         every: int | None = None,
         trainer: Any = None,
-        stop_on: Iterable[str] = (),
+        stop_on: str | Iterable[str] = (),
         **options: Any,
     ) -> None:
         if every is not None and every < 1:
@@ -47,18 +44,19 @@ class AuditCallback(transformers.TrainerCallback):
         self.stop_on = stop_codes(stop_on)
         self.options = options
         """For `rovrl.audit.audit`: group_size, threshold, ..."""
-        self.result: AuditResult | None = None
+        self.live: LiveAudit | None = None
+
+    @property
+    def result(self) -> AuditResult | None:
+        """The last audit."""
+        return self.live.result if self.live else None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Audits every `every` steps; ends the training at a finding of `stop_on`."""
         if self.every is None or state.global_step % self.every:
             return
         self._audit(args, state, quiet=True)
-        found = {finding.code for finding in self.result.findings} if self.result else set()
-        if found & self.stop_on:
-            logger.warning(
-                "rovrl audit ends the training at step %d: %s", state.global_step, ", ".join(found & self.stop_on)
-            )
+        if self.live is not None and self.live.ends(state.global_step):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -68,15 +66,10 @@ class AuditCallback(transformers.TrainerCallback):
     def _audit(self, args: Any, state: Any, quiet: bool) -> None:
         if not state.is_world_process_zero:
             return
-        path = Path(self.path or args.output_dir)
-        options: dict[str, Any] = {"group_size": getattr(args, "num_generations", None)} | self.options
-        try:
-            self.result = audit(path, **options)
-            html, _ = self.result.write(self.out or Path(args.output_dir) / "audit")
-        except RovrlError as error:
-            logger.log(logging.INFO if quiet else logging.WARNING, "no audit of this run: %s", error)
-            return
-        if self.trainer is not None:
-            transformers.Trainer.log(self.trainer, metrics(self.result))  # not TRL's: that would end its own averages
-        level = logging.WARNING if self.result.status else logging.INFO
-        logger.log(level, "rovrl audit: %s %s", self.result.verdict, html)
+        if self.live is None:
+            place = Path(args.output_dir)
+            options: dict[str, Any] = {"group_size": getattr(args, "num_generations", None)} | self.options
+            self.live = LiveAudit(Path(self.path or place), Path(self.out or place / "audit"), self.stop_on, **options)
+        numbers = self.live.in_training(quiet)
+        if numbers and self.trainer is not None:
+            transformers.Trainer.log(self.trainer, numbers)  # not TRL's: that would end its own averages

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 from rovrl.audit.judge.codes import CODES
-from rovrl.audit.options import COLUMNS, check_flagged, check_out, options_of
+from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar
 from rovrl.output.terminal import say, visible
 
 CRASHED = 3
+"""The exit status of a crash: 1 means that the run has findings."""
+COLUMNS = (
+    "reward", "group", "step", "prompt", "completion", "advantage", "log_ratios", "logp_new", "logp_old", "mask",
+)  # fmt: skip
+"""The fields of `Columns` that name a column of the dump, each with an option of its own."""
 EXAMPLE = """\
 examples:
   rovrl audit outputs/run                     # TRL completions, verl rollouts, rovrl records or a table, found by itself
@@ -32,14 +39,22 @@ thresholds:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
+    """Declares the options, by what they decide."""
     parser.add_argument("path", nargs="?", help="a run directory, a folder of rollouts, or one file")
-    parser.add_argument(
-        "--out", metavar="DIR", help="write audit.html and audit.json here (default: audit/ beside the input)"
+    _add_other_audits(parser.add_argument_group("instead of one audit"))
+    _add_output(parser.add_argument_group("what is written"))
+    _add_judging(parser.add_argument_group("judging"))
+    _add_reading(parser.add_argument_group("reading"))
+
+
+def _add_other_audits(group: Any) -> None:
+    group.add_argument(
+        "--compare",
+        nargs="+",
+        metavar="RUN",
+        help="compare these runs with PATH, or with the first of them; --out writes a page",
     )
-    parser.add_argument("--no-page", action="store_true", help="only the summary: write nothing")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of the summary")
-    parser.add_argument(
+    group.add_argument(
         "--follow",
         type=float,
         nargs="?",
@@ -47,42 +62,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="audit again whenever the run has grown (30)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--stop-on",
         action="append",
         default=[],
         metavar="CODE",
         help="with --follow: end with status 1 at this finding",
     )
-    parser.add_argument("--flagged", metavar="FILE", help="write the flagged responses to FILE, .csv or .parquet")
-    parser.add_argument(
+
+
+def _add_output(group: Any) -> None:
+    group.add_argument(
+        "--out", metavar="DIR", help="write audit.html and audit.json here (default: audit/ beside the input)"
+    )
+    group.add_argument("--no-page", action="store_true", help="only the summary: write nothing")
+    group.add_argument("--json", action="store_true", help="print the result as JSON instead of the summary")
+    group.add_argument("--flagged", metavar="FILE", help="write the flagged responses to FILE, .csv or .parquet")
+    group.add_argument(
         "--groups", type=int, default=5000, metavar="N", help="groups in page and JSON, the worst first (5000)"
     )
-    parser.add_argument(
+
+
+def _add_judging(group: Any) -> None:
+    group.add_argument(
         "--threshold", action="append", default=[], metavar="CODE=X", help="when a value becomes a finding"
     )
-    parser.add_argument(
+    group.add_argument(
         "--expect",
         action="append",
         default=[],
         metavar="WHAT",
         help="what the reward is meant to be: rare-bonus, rare-penalty, range=LOW:HIGH (may be repeated)",
     )
-    parser.add_argument(
-        "--compare",
-        nargs="+",
-        metavar="RUN",
-        help="compare these runs with PATH, or with the first of them, instead; --out writes a page",
+    group.add_argument("--reward", action="append", default=[], metavar="FIELD=X", help="a field of RewardChannel")
+    group.add_argument("--ratio", action="append", default=[], metavar="FIELD=X", help="a field of RatioChannel")
+    group.add_argument(
+        "--clip", metavar="LOW,HIGH", help="the clip band of the weight (records: the run's own; else 3e-4,4e-4)"
     )
-    reading = parser.add_argument_group("reading")
-    reading.add_argument(
+
+
+def _add_reading(group: Any) -> None:
+    group.add_argument(
         "--format", default="auto", choices=("auto", "records", "trl", "swift", "nemo", "prime", "verl", "table")
     )
-    reading.add_argument(
+    group.add_argument(
         "--group-size", type=int, metavar="G", help="where no group ids were saved: responses per prompt"
     )
-    reading.add_argument("--keep-evaluation", action="store_true", help="keep rows of evaluation (TRL, ms-swift)")
-    reading.add_argument(
+    group.add_argument("--keep-evaluation", action="store_true", help="keep rows of evaluation (TRL, ms-swift)")
+    group.add_argument(
         "--reward-weight",
         action="append",
         default=[],
@@ -90,17 +117,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="weight of a reward column (TRL, ms-swift)",
     )
     for name in COLUMNS:
-        reading.add_argument(f"--{name.replace('_', '-')}-column", metavar="NAME")
-    estimators = parser.add_argument_group("estimators")
-    estimators.add_argument("--reward", action="append", default=[], metavar="FIELD=X", help="a field of RewardChannel")
-    estimators.add_argument("--ratio", action="append", default=[], metavar="FIELD=X", help="a field of RatioChannel")
-    estimators.add_argument(
-        "--clip", metavar="LOW,HIGH", help="the clip band of the weight (records: the run's own; else 3e-4,4e-4)"
-    )
+        group.add_argument(f"--{name.replace('_', '-')}-column", metavar="NAME")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command; the exit status. A crash has a status of its own: 1 means that the run has findings."""
+    """Runs the command; the exit status."""
     try:
         return _run(args)
     except MemoryError:
@@ -114,29 +135,43 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    _check(args)
+    if args.compare:
+        return _compare(args)
+    if args.follow is not None:
+        return _follow(args)
+    from rovrl.audit.read.find import find_runs
+
+    options = options_of(args)
+    several = len(find_runs(Path(args.path), args.format, options["columns"])) > 1
+    return _several(args, options) if several else _one(args, options)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """A RovrlError for words that would do nothing, or could not be done after a long read."""
     if args.stop_on and args.follow is None:
         raise RovrlError("--stop-on ends a run that is being followed: give --follow too")
     if args.flagged is not None and (args.compare or args.follow is not None):
         raise RovrlError("--flagged writes the responses of one finished run: leave out --compare and --follow")
-    if args.out is not None and not args.no_page:
-        check_out(Path(args.out))
-    if args.compare:
-        return _compare(args)
-    if not args.path:  # also "", from a script whose variable is not set: it would be this directory
+    if args.out is not None and not args.no_page and os.path.exists(args.out) and not os.path.isdir(args.out):
+        raise RovrlError(f"cannot write the audit into {args.out}: it is a file; name a folder with --out")
+    if (
+        not args.path and not args.compare
+    ):  # also "", from a script whose variable is not set: it would be this directory
         raise RovrlError("name what to audit: rovrl audit PATH (or --compare A B)")
     if args.flagged is not None:
+        from rovrl.audit.show.export import check_flagged
+
         check_flagged(Path(args.flagged))
     if args.groups < 1:
         raise RovrlError(f"--groups must be at least 1, not {args.groups}")
-    if args.follow is not None:
-        return _follow(args)
-    from rovrl.audit.read.find import find_runs
+
+
+def _one(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    """A single run: its summary, and its page unless none is wanted."""
     from rovrl.audit.run import audit
     from rovrl.audit.show.summary import tolerance
 
-    options = options_of(args)
-    if len(find_runs(Path(args.path), args.format, options["columns"])) > 1:
-        return _several(args, options)
     with progress_bar("audit") as progress:
         result = audit(args.path, progress=progress, **options)
     if args.json:
@@ -147,29 +182,30 @@ def _run(args: argparse.Namespace) -> int:
         say(result.show())
         if not args.no_page and (said := tolerance(result)):
             say("\n" + visible(said))
+    where = sys.stderr if args.json else sys.stdout
     if args.flagged is not None:
-        say(f"\nFlagged: {result.write_flagged(args.flagged)}", sys.stderr if args.json else sys.stdout)
+        say(f"\nFlagged: {result.write_flagged(args.flagged)}", where)
     if not args.no_page and not (args.json and args.out is None):
         html, data = result.write(args.out or _beside(args.path), args.groups)
-        say(f"\nPage: {html}\nJSON: {data}", sys.stderr if args.json else sys.stdout)
+        say(f"\nPage: {html}\nJSON: {data}", where)
     return result.status
 
 
 def _follow(args: argparse.Namespace) -> int:
-    from rovrl.audit.follow import follow
+    from rovrl.audit.live import LiveAudit, follow
 
     if args.json:
         raise RovrlError("--json prints one finished audit: with --follow, read the audit.json beside its page")
     if not args.follow > 0:
         raise RovrlError(f"--follow needs a number of seconds above 0, not {args.follow:g}")
-    unknown = sorted(set(args.stop_on) - set(CODES))
-    if unknown:
-        raise RovrlError(f"--stop-on names no finding: {', '.join(unknown)}; the codes are {', '.join(CODES)}")
     if not Path(args.path).exists():
         raise RovrlError(f"{args.path} does not exist: name the directory that the run writes its rollouts into")
     out = None if args.no_page else Path(args.out or _beside(args.path))
-    options = options_of(args) | {"every": args.follow, "groups": args.groups, "stop_on": args.stop_on}
-    return follow(Path(args.path), out, say=lambda line: print(visible(line), flush=True), **options)
+    try:
+        live = LiveAudit(Path(args.path), out, args.stop_on, args.groups, **options_of(args))
+    except ValueError as error:
+        raise RovrlError(f"--stop-on: {error}") from None
+    return follow(live, every=args.follow, say=lambda line: print(visible(line), flush=True))
 
 
 def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
@@ -223,3 +259,75 @@ def _beside(path: str) -> str:
 def _refuse_link(place: Path) -> None:
     if place.is_symlink():
         raise RovrlError(f"{place} is a symbolic link, which may lead anywhere: name a place for the audit with --out")
+
+
+def options_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of an audit, or a RovrlError that says which word is wrong."""
+    from rovrl.audit.read.rows import Columns
+
+    given = {name: getattr(args, f"{name}_column") for name in COLUMNS}
+    weights = tuple(
+        (name, _number(value, "--reward-weight")) for name, value in _pairs(args.reward_weight, "--reward-weight")
+    )
+    if strange := [f"{name}={weight}" for name, weight in weights if not math.isfinite(weight)]:
+        raise RovrlError(f"--reward-weight needs a finite number, not {strange[0]}")
+    return {
+        "format": args.format,
+        "columns": Columns(**given, reward_weights=weights),
+        "group_size": args.group_size,
+        "keep_evaluation": args.keep_evaluation,
+        "reward_channel": _channel(RewardChannel, args.reward, "--reward") if args.reward else None,
+        "ratio_channel": _channel(RatioChannel, args.ratio, "--ratio"),
+        "clip": _clip(args.clip),
+        "expect": _expected(args.expect),
+        "threshold": {code: _number(value, "--threshold") for code, value in _pairs(args.threshold, "--threshold")},
+    }
+
+
+def _expected(words: list[str]) -> tuple[str, ...]:
+    """The declarations; a range without an end is refused, since it would allow every reward."""
+    from rovrl.audit.judge.expect import Expectations
+
+    for word in words:
+        if word.startswith("range=") and not Expectations.of([word]).has_range:
+            raise RovrlError(f"--expect {word} allows every reward: give LOW:HIGH or one of the two, such as range=0:")
+    return tuple(words)
+
+
+def _pairs(words: list[str], option: str) -> list[tuple[str, str]]:
+    for word in words:
+        if "=" not in word:
+            raise RovrlError(f"{option} takes NAME=VALUE, not {word!r}")
+    return [(word.split("=", 1)[0], word.split("=", 1)[1]) for word in words]
+
+
+def _number(value: str, option: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise RovrlError(f"{option} needs a number, not {value!r}") from None
+
+
+def _channel(kind: type[RewardChannel] | type[RatioChannel], words: list[str], option: str) -> Any:
+    fields = {}
+    for name, value in _pairs(words, option):
+        try:
+            fields[name] = json.loads(value)
+        except ValueError:
+            fields[name] = value
+    try:
+        return kind.from_dict(fields)
+    except ValueError as error:
+        raise RovrlError(f"{option}: {error}") from None
+
+
+def _clip(words: str | None) -> tuple[float, float] | None:
+    if words is None:
+        return None
+    parts = words.split(",")
+    if len(parts) != 2:
+        raise RovrlError(f"--clip takes LOW,HIGH such as 3e-4,4e-4, not {words!r}")
+    low, high = (_number(part, "--clip") for part in parts)
+    if not (0 <= low < 1 and 0 <= high < float("inf")):
+        raise RovrlError(f"--clip needs 0 <= LOW < 1 and HIGH >= 0, not {words!r}")
+    return low, high

@@ -9,18 +9,15 @@ in every process, by the entry point group `verl.plugins`.
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import wrapt
 
-from rovrl.audit.tracked import metrics, stop_codes
-from rovrl.errors import RovrlError
+from rovrl.audit.live import LiveAudit, stop_codes
 
 TRAINER = "verl.trainer.ppo.v1.trainer_base"
-logger = logging.getLogger("rovrl.audit")
 
 
 class Settings(NamedTuple):
@@ -80,29 +77,11 @@ def _audit_after(wrapped: Any, trainer: Any, args: Any, kwargs: Any) -> Any:
     if asked is not None and step % asked.every == 0:
         wait(getattr(trainer, "_dump_futures", ()))  # verl writes its dumps in a thread
         folder = Path(args[2] if len(args) > 2 else kwargs["rollout_data_dir"])
-        found = _audited(folder, getattr(trainer, "_rovrl_metrics", {}))
-        if found & asked.stop_on:
-            logger.warning(
-                "rovrl audit ends the training at step %d: %s", step, ", ".join(sorted(found & asked.stop_on))
-            )
+        live = LiveAudit(folder, folder / "audit", asked.stop_on, format="verl")
+        getattr(trainer, "_rovrl_metrics", {}).update(live.in_training())
+        if live.ends(step):
             trainer.total_training_steps = step
     return result
-
-
-def _audited(folder: Path, logged: dict[str, Any]) -> set[str]:
-    """Audits the rollouts in `folder`, writes the page, adds the numbers to `logged`; the codes that were found."""
-    from rovrl.audit.run import audit
-
-    try:
-        result = audit(folder, format="verl")
-        html, _ = result.write(folder / "audit")
-        logged.update(metrics(result))
-    except Exception as error:  # an extra: the run goes on without it
-        what = error if isinstance(error, RovrlError) else f"{type(error).__name__}: {error}"
-        logger.warning("no audit of this run: %s", what)
-        return set()
-    logger.log(logging.WARNING if result.status else logging.INFO, "rovrl audit: %s %s", result.verdict, html)
-    return {finding.code for finding in result.findings}
 
 
 wrapt.register_post_import_hook(listen, TRAINER)

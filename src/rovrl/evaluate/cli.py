@@ -11,8 +11,7 @@ from rovrl.errors import RovrlError
 from rovrl.evaluate import show
 from rovrl.evaluate.settings import Decoding, task_of
 from rovrl.output.progress import counted, progress_bar
-from rovrl.tasks.catalog import SETS, load
-from rovrl.tasks.data import parse_columns, read_rows
+from rovrl.tasks.catalog import SETS, load, parse_columns, read_rows
 
 EXAMPLE = """\
 examples:

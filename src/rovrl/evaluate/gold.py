@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rovrl.tasks import math, toolcall
 from rovrl.tasks.answers import final_answer, last_boxed
-from rovrl.tasks.data import Row
+from rovrl.tasks.catalog import Row
 from rovrl.tasks.verify import Verdict, shared_pool
 
 OnDone = Callable[[int], object]

@@ -45,7 +45,7 @@ def _verifier(task: str) -> Reward:
 
 
 def _function(name: str) -> Reward:
-    from rovrl.lint.calls import load
+    from rovrl.integrations.rewards import load
 
     function = load(name)
     label = name.rpartition(":")[2]
@@ -60,7 +60,7 @@ def scores(
     name: str, function: Callable[..., Any], examples: Sequence[Example], completions: Sequence[str]
 ) -> list[float]:
     """One finite number per response; a RovrlError that says where the function failed, or for which row it has none."""
-    from rovrl.lint.calls import is_number, takes_one
+    from rovrl.integrations.rewards import is_number, takes_one
 
     try:
         given: Any = (_by_row if takes_one(function) else _together)(function, examples, completions)

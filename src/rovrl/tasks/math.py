@@ -12,12 +12,15 @@ from typing import Any
 
 from rovrl.tasks.answers import final_answer, plain_verdict
 from rovrl.tasks.chat import as_text
-from rovrl.tasks.verify import Memory, Verdict, VerifierPool, shared_pool
+from rovrl.tasks.verify import Verdict, VerifierPool, shared_pool
 
 PROMPT = "{problem}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 """The instruction both methods are trained and evaluated with; the paper does not print its own."""
 
-_memory = Memory()
+REMEMBERED = 50_000  # verdicts; then everything is forgotten, which costs less than to know what was used last
+_memory: dict[tuple[object, ...], Verdict] = {}
+"""what was judged: comparisons by (answer, gold), refusals at a limit with the limits; only ever changed by single operations,
+so that no lock is needed that a fork could leave closed"""
 
 
 def score(completion: object, answer: object) -> float:
@@ -69,7 +72,7 @@ def verdicts(
         finished = iter(unknown)  # which one finished does not matter to a progress bar, only how many
         judged = pool.verify(unknown, on_done=lambda: report(places[next(finished)]))
         known.update(zip(unknown, judged, strict=True))
-        _memory.remember(unknown, judged, pool)
+        _remember(unknown, judged, pool)
     return [known[pair] for pair in pairs]
 
 
@@ -104,4 +107,17 @@ def _gold(answer: object) -> str:
 
 def _without_algebra(pair: tuple[str, str], pool: VerifierPool) -> Verdict | None:
     plain = plain_verdict(*pair)
-    return _memory.recall(pair, pool) if plain is None else Verdict(plain)
+    return _recall(pair, pool) if plain is None else Verdict(plain)
+
+
+def _recall(pair: tuple[str, str], pool: VerifierPool) -> Verdict | None:
+    return _memory.get(pair) or _memory.get((*pair, pool.time_limit, pool.memory))
+
+
+def _remember(pairs: Sequence[tuple[str, str]], found: Sequence[Verdict], pool: VerifierPool) -> None:
+    """A hostile answer costs its time limit once, not every time; what the verifier failed to judge is not remembered."""
+    if len(_memory) > REMEMBERED:
+        _memory.clear()
+    for pair, verdict in zip(pairs, found, strict=True):
+        if verdict.judged:
+            _memory[(*pair, pool.time_limit, pool.memory) if verdict.reason else pair] = verdict

@@ -13,9 +13,8 @@ from typing import Any
 
 from rovrl.errors import RovrlError, require
 from rovrl.output.files import replacing, write_lines
-from rovrl.tasks.catalog import EXAMPLES, GOLD, SETS, TRAINING, Example, load
+from rovrl.tasks.catalog import EXAMPLES, GOLD, SETS, TRAINING, Example, load, parse_columns
 from rovrl.tasks.chat import as_prompt
-from rovrl.tasks.data import parse_columns
 
 EXAMPLE = """\
 examples:

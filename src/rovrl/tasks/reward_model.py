@@ -19,7 +19,7 @@ import torch
 from rovrl.errors import RovrlError, require
 from rovrl.tasks.chat import Chat, conversation
 from rovrl.tasks.remote import HttpReward
-from rovrl.tasks.remote.payload import number
+from rovrl.tasks.remote.transport import number
 
 URL_VARIABLE = "ROVRL_REWARD_URL"
 

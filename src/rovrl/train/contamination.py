@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, did_you_mean
 
 Rewards = np.ndarray
 Sign = Literal["both", "up", "down"]
@@ -164,13 +164,15 @@ def parse(text: str) -> Contamination:
     """The contamination written as "kind" or "kind:field=value,field=value"."""
     kind, _, settings = text.partition(":")
     if kind not in CONTAMINATIONS:
-        raise RovrlError(f"contamination {kind!r} is not known; choose one of {', '.join(CONTAMINATIONS)}")
+        near = did_you_mean(kind, CONTAMINATIONS)
+        raise RovrlError(f"contamination {kind!r} is not known{near}; the kinds are {', '.join(CONTAMINATIONS)}")
     known = [f.name for f in fields(CONTAMINATIONS[kind])]  # pyright: ignore[reportArgumentType]
     chosen: dict[str, float | str] = {}
     for part in filter(None, settings.split(",")):
         name, _, value = part.partition("=")
         if name not in known:
-            raise RovrlError(f"contamination {kind!r} has no setting {name!r}; it has {', '.join(known)}")
+            near = did_you_mean(name, known)
+            raise RovrlError(f"contamination {kind!r} has no setting {name!r}{near}; it has {', '.join(known)}")
         chosen[name] = _value(kind, name, value)
     return CONTAMINATIONS[kind](**chosen)
 

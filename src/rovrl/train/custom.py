@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ from rovrl.output.files import append_lines, write_json
 from rovrl.records import keep_steps_up_to
 from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, step_of, storage_sentence
 from rovrl.train.contamination import Contamination, contaminate, parse
-from rovrl.train.settings import Custom, load_data, missing_model, read
+from rovrl.train.settings import Custom, load_data, missing_model, read, settings_in
+
+DURATION = ("max_steps", "num_train_epochs")
+"""How long a run lasts: what a resume may change without a word."""
+CHANGES = "changes.json"
+"""In the output directory beside the copy of run.yaml: the settings that went over it."""
 
 
 def run(config: str, resume: bool = False, out: str | None = None, changes: Mapping[str, Any] | None = None) -> int:
@@ -37,6 +43,8 @@ def run(config: str, resume: bool = False, out: str | None = None, changes: Mapp
     wrong = missing_model(custom.model.model_name_or_path)
     if wrong:
         raise RovrlError(f"{config}: {wrong}")
+    if resume and out and not place.is_dir():
+        raise RovrlError(f"there is no run in {out} to go on with; leave out --resume to begin one there")
     trainer = build(custom, _prepare(custom, place, resume))
     checkpoint = last_checkpoint(place) if resume else None
     if trainer.is_world_process_zero():
@@ -117,7 +125,7 @@ class RunLog(TrainerCallback):
 
 
 def _duration(custom: Custom) -> list[float]:
-    return [custom.training.max_steps, custom.training.num_train_epochs]
+    return [getattr(custom.training, name) for name in DURATION]
 
 
 def _is_finished(custom: Custom, place: Path) -> bool:
@@ -127,6 +135,19 @@ def _is_finished(custom: Custom, place: Path) -> bool:
         return False
 
 
+def _changed(custom: Custom, place: Path) -> Iterator[tuple[str, Any, Any]]:
+    """(setting, value when the run began, value now) of every setting that a resume would change; None: not set."""
+    if not (place / "run.yaml").exists():
+        return
+    began = settings_in(str(place / "run.yaml"))
+    with suppress(FileNotFoundError):
+        began |= json.loads((place / CHANGES).read_text())
+    now = settings_in(str(custom.source)) | dict(custom.changes)
+    for name in sorted(began.keys() | now.keys()):
+        if began.get(name) != now.get(name) and name not in DURATION:
+            yield name, began.get(name), now.get(name)
+
+
 def _prepare(custom: Custom, place: Path, resume: bool) -> RunLog:
     if resume and last_checkpoint(place) is None:
         print(f"{place} holds no whole checkpoint yet: the run begins at its first step")
@@ -134,11 +155,12 @@ def _prepare(custom: Custom, place: Path, resume: bool) -> RunLog:
             keep_steps_up_to(custom.training.record_dir, 0)  # of the same run, before it was interrupted
     if not resume and last_checkpoint(place) is not None:
         raise RovrlError(f"{place} already holds checkpoints; go on with --resume or set another output_dir (--out)")
+    for name, before, now in _changed(custom, place) if resume else ():
+        print(f"{name} was {before!r} when this run began and is {now!r} from here on")
     try:
         place.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(custom.source, place / "run.yaml")
-        if custom.changes:
-            write_json(place / "changes.json", dict(custom.changes))
+        write_json(place / CHANGES, dict(custom.changes))
     except OSError as error:
         raise RovrlError(f"cannot write to {place} ({error.strerror}); set another output_dir (--out)") from None
     return RunLog(place)

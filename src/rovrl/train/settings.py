@@ -10,17 +10,16 @@ contamination: [spikes:rate=0.1,size=4]    # optional: planted corruption, to tr
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import json
 import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from rovrl.errors import RovrlError, did_you_mean, require
+from rovrl.integrations.rewards import load
 
 OURS = ("reward_funcs", "contamination")
 SCALAR = re.compile(r"(?:<class '|typing\.Optional\[)?(bool|int|float)(?:'>|\])?(?: \| None)?")
@@ -46,7 +45,7 @@ def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = 
     trl = require("trl", extra="train")
     from rovrl.integrations.trl import RoVRConfig
 
-    source, given = Path(path), _yaml(path) | dict(changes or {})
+    source, given = Path(path), settings_in(path) | dict(changes or {})
     given = {"output_dir": f"runs/{source.stem}"} | given | ({"output_dir": out} if out else {})
     given = {"record_dir": str(Path(given["output_dir"]) / "records")} | given
     kinds = {"script": trl.ScriptArguments, "training": RoVRConfig, "model": trl.ModelConfig}
@@ -80,47 +79,23 @@ def read(path: str, out: str | None = None, changes: Mapping[str, Any] | None = 
 
 
 def load_function(name: str, beside: Path) -> Callable[..., Any] | str:
-    """A reward function by import path "package.module.function" (or "module:function"); modules beside the YAML count.
+    """A reward function by its import path, as TRL can call it; modules and files beside the YAML count.
 
     A name with a slash that is not an import path is left as it is: TRL loads it as a reward model.
     """
     if not isinstance(name, str):
         raise RovrlError(f"reward_funcs must hold import paths such as rewards.correct, not {name!r}")
-    if "/" in name:
+    if "/" in name and not name.partition(":")[0].endswith(".py"):
         return name
-    module_name, _, function = name.replace(":", ".").rpartition(".")
-    folder = str(beside.resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        found = getattr(importlib.import_module(module_name), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise RovrlError(
-            f"the reward function {name!r} cannot be imported ({error}); write module.function, "
-            f"with the module installed or in {folder}"
-        ) from None
-    if not callable(found):
-        raise RovrlError(f"the reward function {name!r} is not a function but of type {type(found).__name__}")
+    found = load(name, beside)
     _check_signature(name, found)
     return found
 
 
 def load_data(custom: Custom) -> tuple[Any, Any]:
     """The training set, and the evaluation set if the run evaluates; a column `prompt` is required."""
-    script, local = custom.script, local_data(custom)
-    from datasets import logging as said
-    from datasets.exceptions import DatasetsError
-
-    before = said.get_verbosity()
-    said.set_verbosity(said.CRITICAL)  # it logs pyarrow's row of a damaged file, counted from 0 and by blocks
-    try:
-        data = _open(script, local)
-    except (OSError, ValueError, DatasetsError) as error:
-        reason = re.sub(r" in row \d+$", "", str(error.__cause__ or error).splitlines()[0])
-        damaged = damaged_line(local) if local else None
-        raise RovrlError(damaged or f"the dataset {script.dataset_name!r} cannot be read: {reason}") from None
-    finally:
-        said.set_verbosity(before)
+    script = custom.script
+    data = _open(script, local_data(custom))
     wanted = [script.dataset_train_split]
     if str(getattr(custom.training.eval_strategy, "value", custom.training.eval_strategy)) != "no":
         wanted.append(script.dataset_test_split)
@@ -130,14 +105,47 @@ def load_data(custom: Custom) -> tuple[Any, Any]:
             f"the dataset {script.dataset_name!r} has no split {', '.join(missing)}, it has {', '.join(data)}; "
             "set dataset_train_split (and dataset_test_split)"
         )
-    columns = data[wanted[0]].column_names
+    train = prompt_column(data[wanted[0]], f"the dataset {script.dataset_name!r}")
+    return train, data[wanted[1]] if len(wanted) > 1 else None
+
+
+def prompt_column(data: Any, name: str) -> Any:
+    """`data`, which has a column `prompt`; a RovrlError that says how to make one otherwise."""
+    columns = data.column_names
     if columns and "prompt" not in columns:
         raise RovrlError(
-            f"the dataset {script.dataset_name!r} has no column 'prompt', it has {', '.join(columns)}; "
+            f"{name} has no column 'prompt', it has {', '.join(columns)}; "
             "rename the one that holds the prompts, or have a copy made of the file: "
             "python -m rovrl.tasks.prepare own --rows FILE --columns prompt=NAME --out DIR"
         )
-    return data[wanted[0]], data[wanted[1]] if len(wanted) > 1 else None
+    return data
+
+
+def read_file(path: Path, split: str = "train") -> Any:
+    """The rows of a local .json, .jsonl, .parquet or .csv under the name `split`."""
+    datasets = require("datasets", extra="train")
+    if not path.is_file() or path.suffix not in FILES:
+        raise RovrlError(f"{path} is not a data file: give a file that ends in {', '.join(FILES)}")
+    with _sentences(str(path), path):
+        return datasets.load_dataset(FILES[path.suffix], data_files={split: str(path)})
+
+
+@contextlib.contextmanager
+def _sentences(name: str, local: Path | None) -> Iterator[None]:
+    """Turns what `datasets` raises about the data `name` into a RovrlError, and keeps what it logs to itself."""
+    from datasets import logging as said
+    from datasets.exceptions import DatasetsError
+
+    before = said.get_verbosity()
+    said.set_verbosity(said.CRITICAL)  # it logs pyarrow's row of a damaged file, counted from 0 and by blocks
+    try:
+        yield
+    except (OSError, ValueError, DatasetsError) as error:
+        reason = re.sub(r" in row \d+$", "", str(error.__cause__ or error).splitlines()[0])
+        damaged = damaged_line(local) if local else None
+        raise RovrlError(damaged or f"the dataset {name!r} cannot be read: {reason}") from None
+    finally:
+        said.set_verbosity(before)
 
 
 def damaged_line(path: Path) -> str | None:
@@ -184,20 +192,22 @@ def local_data(custom: Custom) -> Path | None:
 
 def _open(script: Any, local: Path | None) -> Any:
     datasets = require("datasets", extra="train")
-    if local is None:
-        name = script.dataset_name
-        if Path(name).suffix in FILES:
-            raise RovrlError(f"the dataset file {name} does not exist")
-        return datasets.load_dataset(name, name=script.dataset_config, streaming=script.dataset_streaming)
-    if local.is_dir() and ((local / "dataset_dict.json").exists() or (local / "dataset_info.json").exists()):
-        loaded = datasets.load_from_disk(str(local))
-        return loaded if isinstance(loaded, dict) else {"train": loaded}
-    if local.is_file() and local.suffix in FILES:
-        return datasets.load_dataset(FILES[local.suffix], data_files={script.dataset_train_split: str(local)})
-    return datasets.load_dataset(str(local), name=script.dataset_config)
+    name = script.dataset_name
+    if local is None and Path(name).suffix in FILES:
+        raise RovrlError(f"the dataset file {name} does not exist")
+    if local and local.is_file() and local.suffix in FILES:
+        return read_file(local, script.dataset_train_split)
+    with _sentences(name, local):
+        if local is None:
+            return datasets.load_dataset(name, name=script.dataset_config, streaming=script.dataset_streaming)
+        if (local / "dataset_dict.json").exists() or (local / "dataset_info.json").exists():
+            loaded = datasets.load_from_disk(str(local))
+            return loaded if isinstance(loaded, dict) else {"train": loaded}
+        return datasets.load_dataset(str(local), name=script.dataset_config)
 
 
-def _yaml(path: str) -> dict[str, Any]:
+def settings_in(path: str) -> dict[str, Any]:
+    """The settings of a YAML file as they stand there; a RovrlError that says what is wrong with the file."""
     yaml = require("yaml", extra="train")
     try:
         given = yaml.safe_load(Path(path).read_text())

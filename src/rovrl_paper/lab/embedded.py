@@ -52,6 +52,8 @@ def require_packages() -> None:
 def plan(args: argparse.Namespace, out: Path, default: argparse.Namespace) -> list[Job]:
     """The jobs of this command; with `--resume`, those that the directory was started with."""
     wanted, file = jobs(args), out / "plan.json"
+    if args.resume and not out.is_dir():
+        raise RovrlError(f"there is no run in {out} to go on with; leave out --resume to begin one there")
     if not (args.resume and file.exists()):
         if not args.resume and (file.exists() or any(out.glob("*/config.json"))):
             raise RovrlError(f"{out} already holds runs; go on with --resume or choose another --out")

@@ -122,5 +122,6 @@ def chosen(names: str) -> list[str]:
     unknown = [name for name in wanted if name not in METHODS]
     if unknown or not wanted:
         near = did_you_mean(unknown[0], METHODS) if unknown else ""
-        raise RovrlError(f"--method {names!r}: choose from {', '.join(METHODS)} (several: separated by commas){near}")
+        known = f"the methods (several: separated by commas) are {', '.join(METHODS)}"
+        raise RovrlError(f"--method {names!r} is not known{near}; {known}")
     return wanted

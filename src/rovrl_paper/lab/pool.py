@@ -163,6 +163,8 @@ class _Bars:
             self.before[name] = max(self.before[name], event["step"])
         if "accuracy" in event:
             self.progress.update(self.bars[name], note=f"accuracy {event['accuracy']:.3f}")
+        if "warning" in event:
+            self.progress.console.print(f"{Path(name).name}: {event['warning']}", markup=False)
         if ("done" in event or "failed" in event) and len(self.jobs) > 4:
             self.progress.update(self.bars[name], visible=False)
 
@@ -177,6 +179,8 @@ class _Lines:
             print(
                 f"{time.strftime('%H:%M:%S')} {name} step {event['step']}: accuracy {event['accuracy']:.3f}", flush=True
             )
+        elif "warning" in event:
+            print(f"{time.strftime('%H:%M:%S')} {name}: {event['warning']}", flush=True)
         elif "failed" in event:
             print(f"{time.strftime('%H:%M:%S')} {name} failed: {event['failed']}", flush=True)
 

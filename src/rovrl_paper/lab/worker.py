@@ -7,6 +7,7 @@ no orphan goes on writing into a run that someone has resumed.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
 import sys
@@ -14,7 +15,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -46,7 +47,7 @@ def _serve(order: dict[str, Any], events: TextIO) -> None:
         from rovrl_paper.lab.job import Job
         from rovrl_paper.lab.run import run
 
-        with only_writer(directory):
+        with only_writer(directory), alarms(tell):
             run(Job.from_dict(order["job"]), directory, Path(order["warm"]), tell)
         tell({"done": True})
     except RovrlError as error:
@@ -54,6 +55,22 @@ def _serve(order: dict[str, Any], events: TextIO) -> None:
     except Exception as error:
         traceback.print_exc()
         tell({"failed": f"{directory.name}: {type(error).__name__}: {error} (the whole message is in {order['log']})"})
+
+
+@contextmanager
+def alarms(tell: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+    """What our own logger warns of (a weight that hides most of what the policy does) reaches the terminal too."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: tell({"warning": record.getMessage()})
+    both = (handler, logging.StreamHandler())
+    logger = logging.getLogger("rovrl")
+    for each in both:
+        logger.addHandler(each)
+    try:
+        yield
+    finally:
+        for each in both:
+            logger.removeHandler(each)
 
 
 @contextmanager

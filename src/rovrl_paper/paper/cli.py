@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from rovrl.errors import RovrlError
+from rovrl.errors import RovrlError, did_you_mean
 from rovrl.output.files import write_text
 from rovrl.output.progress import progress_bar
 from rovrl_paper.paper import own_runs
@@ -81,7 +81,8 @@ def find(label: str) -> Item:
     for item in ITEMS.values():
         if item.experiment == label:
             return item
-    raise RovrlError(f"{label!r} is not a table or figure of the paper; `rovrl paper list` shows all labels")
+    near = did_you_mean(label, ITEMS)
+    raise RovrlError(f"{label!r} is not a table or figure of the paper{near}; `rovrl paper list` shows all labels")
 
 
 def run_label(args: argparse.Namespace) -> int:

@@ -94,7 +94,7 @@ def train(path, **options):
         ({"reward_funcs": ["my_rewards.strict"]}, "its last parameter must be"),
         ({"dataset_name": "absent.jsonl"}, "absent.jsonl does not exist"),
         ({"eval_strategy": "steps", "per_device_eval_batch_size": 9}, "has no split test"),
-        ({"contamination": ["noise"]}, "contamination 'noise' is not known"),
+        ({"contamination": ["spike"]}, "contamination 'spike' is not known; did you mean spikes"),
         ({"importance_sampling_level": "token"}, "importance_sampling_level"),
     ],
 )
@@ -161,13 +161,24 @@ def test_a_run_leaves_model_metrics_records_and_its_yaml(write, tmp_path, capsys
 
 
 @pytest.mark.slow
-def test_a_run_does_not_overwrite_another_and_goes_on_with_resume(write, tmp_path):
+def test_a_run_does_not_overwrite_another_and_goes_on_with_resume_which_tells_what_changed(write, tmp_path, capsys):
     train(write(max_steps=2))
     with pytest.raises(RovrlError, match="already holds checkpoints; go on with --resume"):
         train(write())
-    train(write(max_steps=4), resume=True)
+    capsys.readouterr()
+    train(write(max_steps=4, reward_channel={"credit_bound": "adaptive"}), resume=True)
+    said = capsys.readouterr().out
+    assert "reward_channel was None when this run began and is {'credit_bound': 'adaptive'} from here on" in said
+    assert "max_steps was" not in said
     rows = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
+
+
+def test_resume_in_a_directory_that_is_not_there_trains_nothing(write, tmp_path):
+    with pytest.raises(RovrlError, match=r"there is no run in .*typo to go on with; leave out --resume"):
+        train(write(), resume=True, out=str(tmp_path / "typo"))
+    assert main(["train", "--resume", "--out", str(tmp_path / "typo")]) == 2
+    assert not (tmp_path / "typo").exists()
 
 
 @pytest.mark.slow
@@ -203,7 +214,7 @@ def test_a_finished_run_is_left_as_it_is(write, tmp_path, capsys):
         (["--clean"], "--clean describes the embedded job"),
         (["--method", "gspo,rovr-gspo"], "trains one method"),
         (["--method", "gspo-clamp"], "clamp in your reward function"),
-        (["--method", "gsop"], "choose from gspo"),
+        (["--method", "gsop"], "'gsop' is not known; did you mean gspo"),
         (["--learning_rat", "1e-6"], "no setting 'learning_rat'; did you mean learning_rate"),
         (["--max_steps", "2", "3"], "'3' does not belong to any option"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 import audit_dumps
 from rovrl.audit import audit
-from rovrl.audit.follow import fingerprint, follow
+from rovrl.audit.live import LiveAudit, fingerprint, follow
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 
@@ -105,7 +105,7 @@ def test_following_audits_again_when_the_run_has_grown_and_stops_at_the_named_fi
             audit_dumps.table(path, scores)
 
     path.write_text("")
-    assert follow(path, tmp_path / "out", say=said.append, sleep=sleep, stop_on=["stuck_grader"]) == 1
+    assert follow(LiveAudit(path, tmp_path / "out", ["stuck_grader"]), say=said.append, sleep=sleep) == 1
     assert [line.split(":")[0] for line in said if not line.startswith("  ")] == [
         "nothing to audit yet",
         "step 2",
@@ -122,7 +122,7 @@ def interrupt(seconds):
 
 def test_ctrl_c_ends_following_with_the_status_of_the_last_audit(tmp_path):
     path = audit_dumps.table(tmp_path / "run.jsonl", audit_dumps.rewards(40, 8, spikes=0.2))
-    assert follow(path, None, say=lambda line: None, sleep=interrupt) == audit(path).status == 1
+    assert follow(LiveAudit(path, None), say=lambda line: None, sleep=interrupt) == audit(path).status == 1
 
 
 def test_following_does_not_take_its_own_pages_for_news_however_their_place_is_spelled(tmp_path, monkeypatch):

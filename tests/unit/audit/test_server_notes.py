@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import audit_dumps
 from rovrl.audit import audit
 from rovrl.records.schema import CALLS
-from rovrl.tasks.remote.tally import Tally
+from rovrl.tasks.remote.call import Tally
 
 
 def recorded(folder, tallies):

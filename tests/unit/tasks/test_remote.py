@@ -7,8 +7,7 @@ import pytest
 
 from reward_servers import running
 from rovrl.errors import RovrlError
-from rovrl.tasks.remote import HttpReward
-from rovrl.tasks.remote.told import metrics
+from rovrl.tasks.remote import HttpReward, metrics
 
 
 @pytest.fixture

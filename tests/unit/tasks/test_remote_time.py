@@ -14,7 +14,7 @@ from reward_servers import chaotic, running
 from rovrl.errors import RovrlError
 from rovrl.tasks.remote import HttpReward
 from rovrl.tasks.remote.call import Call, Limits
-from rovrl.tasks.remote.failure import of_status
+from rovrl.tasks.remote.transport import of_status
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_time_between_calls_does_not_use_patience_up_while_the_server_answers(se
 def test_the_breaker_opens_and_tries_again(server):
     server.script = [503] * 10
     reward = HttpReward(server.url, batch=1, requests=4, retries=10, pause=0.0)
-    reward.breaker.pause = reward.breaker._interval = 0.1
+    reward.breaker.pause = 0.1
     assert asked(reward, ["a", "bb", "ccc", "dddd"]) == [1.0, 2.0, 3.0, 4.0]
     assert reward.breaker.openings == 1
     assert not reward.breaker.is_open
@@ -237,7 +237,7 @@ def test_chaos_gives_the_right_score_or_none_and_swaps_none():
     with running(chaotic(seed=1, share=0.5)) as server:
         texts = ["poison" if n % 97 == 5 else "x" * (n % 211) for n in range(600)]
         reward = HttpReward(server.url, timeout=0.5, pause=0.01, deadline=10.0, requests=8, batch=16)
-        reward.breaker.pause = reward.breaker._interval = 0.05
+        reward.breaker.pause = 0.05
         start = time.monotonic()
         scores = asked(reward, texts)
         assert time.monotonic() - start < 11.0

@@ -2,7 +2,7 @@
 
 import resource
 
-from rovrl.tasks.verify.worker import with_room
+from rovrl.tasks.verifier import with_room
 
 
 def page_faults_at_the_worst_depth() -> int:

@@ -129,7 +129,7 @@ def test_contamination_is_written_in_words(text, expected):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("spike", "choose one of spikes"),
+        ("spike", "did you mean spikes.*; the kinds are spikes"),
         ("spikes:rates=1", "it has rate, size, sign, decades, clustering"),
         ("spikes:rate=2", "rate must be between 0 and 1, not '2'"),
         ("spikes:decades=-1", "decades must be 0 or above, not '-1'"),

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.judge.findings import percent
-from rovrl.audit.options import check_flagged
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.tables import pa
 from rovrl.audit.show.concerned import rewards_named
@@ -66,6 +65,13 @@ def reasons(result: AuditResult) -> list[str]:
         for k in _flipped(result, group).tolist():
             found[int(rollouts.start[group]) + k].append("GRPO and credit push it in opposite directions")
     return ["; ".join(words) for words in found]
+
+
+def check_flagged(path: Path) -> None:
+    """A RovrlError for a place where no flagged responses can be written, which is better known before a long read."""
+    if path.suffix.lower() not in (".csv", ".parquet") or path.is_dir():
+        kind = "a folder" if path.is_dir() else path.name
+        raise RovrlError(f"flagged responses are written as .csv or .parquet, not as {kind}")
 
 
 def write_flagged(result: AuditResult, path: Path) -> Path:

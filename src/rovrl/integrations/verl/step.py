@@ -134,7 +134,7 @@ def _calls(batch: Any) -> dict[str, float]:
         return {}
     if not any(name.endswith("/breaker_open") for each in told for name in each):
         return {}
-    from rovrl.tasks.remote.told import metrics  # with httpx, which other rewards do not need
+    from rovrl.tasks.remote import metrics  # with httpx, which other rewards do not need
 
     return metrics(told)
 

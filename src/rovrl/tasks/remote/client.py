@@ -11,22 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rovrl.errors import RovrlError
+from rovrl.tasks.background import background
 from rovrl.tasks.chat import conversation
-from rovrl.tasks.forks import aware_of_forks
-from rovrl.tasks.remote.background import background
-from rovrl.tasks.remote.breaker import Breaker
-from rovrl.tasks.remote.call import Answer, Call, Limits, Score
-from rovrl.tasks.remote.failure import Failure
-from rovrl.tasks.remote.gather import Gatherer
-from rovrl.tasks.remote.payload import number
+from rovrl.tasks.remote.call import Answer, Breaker, Call, Limits, Score, Tally
 from rovrl.tasks.remote.protocols import PROTOCOLS, Protocol, Render, renderer
-from rovrl.tasks.remote.tally import Tally
-from rovrl.tasks.remote.told import fields
-from rovrl.tasks.remote.transport import Transport, bearer, checked_address
+from rovrl.tasks.remote.transport import Failure, Transport, bearer, checked_address, number
 
 logger = logging.getLogger("rovrl")
-_TELLING = 60.0  # seconds between two warnings
-_LINGER = 0.02  # seconds for which a single question waits for company
+BETWEEN_WARNINGS = 60.0  # seconds
+LINGER = 0.02  # seconds for which a single question waits for company
 
 
 class HttpReward:
@@ -64,21 +57,29 @@ class HttpReward:
         self.limits = Limits(**limits)
         self.fields, self.patience = fields or {}, patience
         self.tally, self.last, self.last_error = Tally(), Tally(), ""
-        self.breaker = Breaker()
         self._answered = False  # the server has given a score once
         self._silent_since: float | None = None
         self._told_until = 0.0
+        self._begin()
         self._transport = Transport(
             self.url, {**bearer(token), **(headers or {})}, self.limits.timeout, self.limits.requests, max_answer
         )
-        self.start_afresh()
-        weakref.finalize(self, _close, self._transport)
-        aware_of_forks(self)
+        weakref.finalize(self, background.close, self._transport)
+        background.houses(self)
 
-    def start_afresh(self) -> None:
-        """In a forked copy: nobody waits for its parent's questions, and the breaker is its own."""
-        self._gatherer = Gatherer(self._score, self.limits.batch, _LINGER)
+    def _begin(self) -> None:
         self.breaker = Breaker()
+        self._together: list[tuple[Any, asyncio.Future[Answer]]] = []  # single questions that wait for company
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def forget(self) -> None:
+        """In a forked copy: nobody waits for its parent's questions; connections and breaker are its own."""
+        self._begin()
+        self._transport.forget()
+
+    async def close(self) -> None:
+        """Closes the connections; the next question opens new ones."""
+        await self._transport.close()
 
     def __call__(
         self,
@@ -89,7 +90,7 @@ class HttpReward:
     ) -> list[Score]:
         """The server's score of each conversation, None where it failed; over after `limits.deadline` seconds."""
         items = self._items(prompts, completions, columns)
-        scores = [answer.score for answer in background.run(self._score(items))] if items else []
+        scores = [answer.score for answer in background.run(self._answers, items)] if items else []
         if log_metric is not None:
             for name, value in self.metrics().items():
                 log_metric(name, value)
@@ -106,12 +107,12 @@ class HttpReward:
         """
         answer = await self._one(prompt, completion, columns)
         score = math.nan if answer.score is None else answer.score
-        told = fields(self.__name__, answer, self.breaker.is_open)
+        told = answer.fields(self.__name__, self.breaker.is_open)
         return {"score": score, "acc": score, **told}  # acc: what verl's validation looks for
 
     async def _one(self, prompt: object, completion: object, columns: dict[str, Any]) -> Answer:
         item = self._items([prompt], [completion], {name: [value] for name, value in columns.items()})[0]
-        return await asyncio.wrap_future(background.submit(self._gatherer.answer(item)))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._gathered(item), background.loop()))
 
     def metrics(self) -> dict[str, float]:
         """The last call in numbers, by metric name."""
@@ -126,7 +127,40 @@ class HttpReward:
     def _items(self, prompts: Sequence[object], completions: Sequence[object], columns: dict[str, Any]) -> list[Any]:
         return [conversation(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
 
-    async def _score(self, items: list[Any]) -> list[Answer]:
+    async def _gathered(self, item: Any) -> Answer:
+        """The answer to one question; those of `LINGER` seconds, or a batch of them, are asked in one go."""
+        loop = asyncio.get_running_loop()
+        mine: asyncio.Future[Answer] = loop.create_future()
+        if not self._together:
+            loop.call_later(LINGER, self._send, self._together)
+        self._together.append((item, mine))
+        if len(self._together) >= self.limits.batch:
+            self._send(self._together)
+        return await mine
+
+    def _send(self, together: list[tuple[Any, asyncio.Future[Answer]]]) -> None:
+        if together is self._together:  # else it was sent when it was full
+            self._together = []
+            task = asyncio.ensure_future(self._answer(together))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _answer(self, together: list[tuple[Any, asyncio.Future[Answer]]]) -> None:
+        wanted = [(item, mine) for item, mine in together if not mine.done()]
+        try:
+            answers = await self._answers([item for item, _ in wanted])
+        except Exception as error:
+            for _, mine in wanted:
+                if not mine.done():
+                    mine.set_exception(error)
+        else:
+            for (_, mine), answer in zip(wanted, answers, strict=True):
+                if not mine.done():
+                    mine.set_result(answer)
+
+    async def _answers(self, items: list[Any]) -> list[Answer]:
+        if not items:
+            return []
         order = sorted(range(len(items)), key=lambda place: _length(items[place]))  # models pad a batch to its longest
         call = Call([items[place] for place in order], self._ask, self.limits, self.breaker, self._transport.slots)
         try:
@@ -137,20 +171,21 @@ class HttpReward:
             self.last = call.tally
             self.tally.add(call.tally)
             self.last_error = str(call.last_failure or self.last_error)
-            self._tell(call.tally)
-        if not self._answered and call.tally.missing["refused"] == len(items):
+            self._warn()
+        if not self._answered and self.last.missing["refused"] == len(items):
             raise RovrlError(
                 f"the reward server {self.url} refuses every request ({self.last_error}): check that it speaks this protocol"
             )
         return [answer for _, answer in sorted(zip(order, call.answers, strict=True))]
 
-    def _tell(self, tally: Tally) -> None:
+    def _warn(self) -> None:
         """One line a minute about what is missing; where no trainer logs the metrics it is the only sign."""
-        if tally.missing and time.monotonic() >= self._told_until:
-            self._told_until = time.monotonic() + _TELLING
-            reasons = ", ".join(f"{count} {reason}" for reason, count in tally.missing.most_common())
+        missing = self.last.missing
+        if missing and time.monotonic() >= self._told_until:
+            self._told_until = time.monotonic() + BETWEEN_WARNINGS
+            reasons = ", ".join(f"{count} {reason}" for reason, count in missing.most_common())
             logger.warning(
-                f"{self.url}: {tally.missing.total()} of {tally.asked} scores are None ({reasons}); {self.last_error}"
+                f"{self.url}: {missing.total()} of {self.last.asked} scores are None ({reasons}); {self.last_error}"
             )
 
     async def _until_silence(self, call: Call) -> None:
@@ -171,11 +206,11 @@ class HttpReward:
         if call.scored.is_set():
             self._answered, self._silent_since = True, None
         elif not done or time.monotonic() - self._silent_since >= self.patience:
-            nothing = "null for every response" if call.tally.missing["null"] else "no answer so far"
+            null = any(answer.reason == "null" for answer in call.answers)
+            nothing = "null for every response" if null else "no answer so far"
             raise RovrlError(
-                f"the reward server {self.url} has given no score for {self.patience:.0f} s "
-                f"({call.last_failure or nothing}): start it again, then resume the run from its last "
-                "checkpoint"
+                f"the reward server {self.url} has given no score for {self.patience:.0f} s ({call.last_failure or nothing}): "
+                "start it again, then resume the run from its last checkpoint"
             )
 
     async def _ask(self, items: list[Any]) -> list[Score]:
@@ -183,9 +218,7 @@ class HttpReward:
         try:
             answer = await self._transport.post({**self.protocol.body(items, texts), **self.fields})
         except Failure as failure:
-            if (
-                failure.misconfigured and self._answered
-            ):  # it worked a moment ago: a proxy, or a server that is starting
+            if failure.misconfigured and self._answered:  # it worked before: a proxy, or a server that is starting
                 raise Failure("status", str(failure), divisible=False) from None
             raise
         try:
@@ -212,7 +245,3 @@ def _chosen(name: str | Protocol, template: str | Render | None) -> tuple[Protoc
             f"protocol={name!r} takes texts: give template= the reward model's name, or a function that renders"
         )
     return protocol, renderer(template) if template is not None else None
-
-
-def _close(transport: Transport) -> None:
-    background.submit_if_running(transport.close)

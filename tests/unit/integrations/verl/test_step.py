@@ -14,7 +14,6 @@ from rovrl.integrations.verl import step
 from rovrl.integrations.verl.step import Step, announced, current_step
 from rovrl.robust.blocks import FIXED_SEED
 from rovrl.tasks.remote.call import Answer
-from rovrl.tasks.remote.told import fields as told
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_what_asking_a_server_took_is_counted_once_per_session_and_never_for_pad
 
     def fields(keys, partition):
         asked.extend(keys)
-        return [told("server", Answer(1.0, seconds=0.5, requests=0.25), breaker_open=False) for _ in keys]
+        return [Answer(1.0, seconds=0.5, requests=0.25).fields("server", breaker_open=False) for _ in keys]
 
     monkeypatch.setattr(step, "_reward_fields", fields)
     batch = SimpleNamespace(

@@ -127,7 +127,7 @@ def test_plain_text_is_refused_with_the_columns_that_were_looked_for(place, caps
 
 
 def test_a_slow_function_is_called_again_on_fewer_responses(place, capsys, monkeypatch):
-    monkeypatch.setattr("rovrl.lint.checks.PATIENCE", 0.0)
+    monkeypatch.setattr("rovrl.check.lint.PATIENCE", 0.0)
     (place / "mine.py").write_text(
         FUNCTIONS + "import random\ndef dice(completions, **_): return [random.random() for _ in completions]"
     )

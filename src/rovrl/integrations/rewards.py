@@ -1,4 +1,4 @@
-"""Calling a reward function as TRL or verl would, and what comes back."""
+"""A user's reward function: found by its name, called as TRL or verl would call it, and what came back."""
 
 from __future__ import annotations
 
@@ -16,10 +16,29 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from rovrl.errors import RovrlError
-from rovrl.lint.completions import Completions
+from rovrl.errors import RovrlError, place_of
 
 Function = Callable[..., Any]
+
+
+@dataclass
+class Completions:
+    """Rows of one response each; `group` is equal for the responses to one prompt."""
+
+    prompt: list[str] = field(default_factory=list)
+    completion: list[str] = field(default_factory=list)
+    group: list[str] = field(default_factory=list)
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    """Every other column, as reward functions are given them."""
+
+    def __len__(self) -> int:
+        return len(self.completion)
+
+    def take(self, rows: list[int]) -> Completions:
+        """Only these rows, in this order."""
+        pick = lambda values: [values[k] for k in rows]  # noqa: E731
+        columns = {name: pick(values) for name, values in self.columns.items()}
+        return Completions(pick(self.prompt), pick(self.completion), pick(self.group), columns)
 
 
 @dataclass
@@ -49,19 +68,23 @@ def is_number(value: object) -> bool:
     return True
 
 
-def load(name: str) -> Function:
-    """The function that `module:function` or `file.py:function` names; a RovrlError that says what is missing."""
-    place, _, attribute = name.rpartition(":")
+def load(name: str, beside: Path | None = None) -> Function:
+    """The function that `module:function`, `module.function` or `file.py:function` names; a RovrlError says what is missing.
+
+    Modules and files in the folder `beside` (default: the current one) count too. Of a class, as ms-swift names its rewards,
+    it is an instance.
+    """
+    place, _, attribute = name.rpartition(":" if ":" in name else ".")
     if not place or not attribute:
         raise RovrlError(f"name a reward function as module:function or file.py:function, not {name!r}")
-    module = _module(place)
-    function = getattr(module, attribute, None)
+    folder = (beside or Path()).resolve()
+    function = getattr(_imported(place, lambda: _module(place, folder)), attribute, None)
     if function is None:
-        raise RovrlError(f"{place} has no {attribute}")
-    if isinstance(function, type):  # ms-swift names the class of a reward
+        raise RovrlError(f"the reward function {name!r} cannot be imported: {place} has no {attribute}")
+    if isinstance(function, type):
         function = _imported(name, function)
     if not callable(function):
-        raise RovrlError(f"{name} is a {type(function).__name__}, not a function")
+        raise RovrlError(f"the reward function {name!r} is not a function but of type {type(function).__name__}")
     return function
 
 
@@ -133,23 +156,26 @@ def _by_row(function: Function, rows: Completions) -> list[Any]:
     return [value.get("score") if isinstance(value, dict) else value for value in _awaited(found)]
 
 
-def _module(place: str) -> Any:
-    if place.endswith(".py"):
-        path = Path(place)
-        if not path.is_file():
-            raise RovrlError(f"{place} does not exist")
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec) if spec else None
-        if spec is None or spec.loader is None or module is None:
-            raise RovrlError(f"{place} cannot be imported")
-        return _imported(place, lambda: (spec.loader.exec_module(module), module)[1])  # pyright: ignore[reportOptionalMemberAccess]
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    return _imported(place, lambda: importlib.import_module(place))
+def _module(place: str, folder: Path) -> Any:
+    if not place.endswith(".py"):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+        return importlib.import_module(place)
+    path = folder / place
+    if not path.is_file():
+        raise RovrlError(f"{place} does not exist")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None  # a path that ends in .py has a loader
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _imported(place: str, how: Callable[[], Any]) -> Any:
     try:
         return how()
+    except RovrlError:
+        raise
     except (Exception, SystemExit) as error:
-        raise RovrlError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+        raise RovrlError(f"{place!r} cannot be imported: {type(error).__name__}: {error}{place_of(error)}") from error

@@ -1,4 +1,4 @@
-"""What a check says about one thing that it looked at."""
+"""Before a run is paid for: `rovrl lint` (what its reward functions do), `rovrl doctor` (is it set up as the method needs)."""
 
 from __future__ import annotations
 

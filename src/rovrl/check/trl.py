@@ -11,14 +11,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from rovrl.doctor.remark import Remark
+from rovrl.check import Remark
 from rovrl.errors import RovrlError, did_you_mean, require
+from rovrl.integrations.rewards import Completions, call, is_number
+
+COMPLETION = "The answer is 4."
+"""What a reward function is tried on: any text that a policy may write."""
 
 
 def check(args: argparse.Namespace) -> Iterator[Remark]:
     """Findings about TRL, the settings as RoVRConfig takes them, and which of them change the method.
 
-    With `--config` also about the file's model, data and reward functions, under the settings beside it.
+    With `--config` also about the file's model, data and reward functions, each called on one row.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -80,9 +84,32 @@ def _model_and_data(settings: Any, custom: Any) -> Iterator[Remark]:
         return
     try:
         train, _ = settings.load_data(custom)
-        yield Remark("ok", f"{data}: {len(train)} prompts, columns {', '.join(train.column_names)}")
     except RovrlError as error:
         yield Remark("problem", str(error))
+        return
+    yield Remark("ok", f"{data}: {len(train)} prompts, columns {', '.join(train.column_names)}")
+    for function in filter(callable, custom.reward_funcs):
+        yield _one_call(function, train)
+
+
+def _one_call(function: Any, data: Any) -> Remark:
+    """What the reward function does with the first row of the data, as TRL would call it."""
+    row, name = data[0], getattr(function, "__name__", type(function).__name__)
+    chat = not isinstance(row["prompt"], str)
+    prompt = row["prompt"][-1]["content"] if chat else row["prompt"]
+    columns = {column: [value] for column, value in row.items() if column != "prompt"}
+    answer = call(function, Completions([prompt], [COMPLETION], [prompt], columns), chat)
+    if answer.error:
+        text = f"the reward function {name} fails on the first row of the data ({answer.error})"
+        return Remark("problem", f"{text}; that row has the columns {', '.join(data.column_names)}")
+    if answer.no_list or len(answer.values) != 1:
+        given = f"one {answer.no_list}" if answer.no_list else f"{len(answer.values)} values"
+        return Remark(
+            "problem", f"the reward function {name} returned {given} for 1 completion, not a list of 1 reward"
+        )
+    if answer.values[0] is not None and not is_number(answer.values[0]):
+        return Remark("problem", f"the reward function {name} returned {answer.values[0]!r}, which is not a number")
+    return Remark("ok", f"{name} gives {answer.values[0]} to a completion of the first row")
 
 
 def _where(kind: str, name: str, here: bool) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 from rovrl.audit.describe.columns import named
 from rovrl.audit.read.cells import Batch
@@ -15,28 +16,9 @@ from rovrl.audit.read.table import table_files
 from rovrl.audit.read.tables import READ, batches, refusal
 from rovrl.audit.read.texts import ending
 from rovrl.errors import RovrlError
+from rovrl.integrations.rewards import Completions
 
 COMPLETION = ("completion", "output", "response", *Columns.USUAL["completion"])
-
-
-@dataclass
-class Completions:
-    """Rows of one response each; `group` is equal for the responses to one prompt."""
-
-    prompt: list[str] = field(default_factory=list)
-    completion: list[str] = field(default_factory=list)
-    group: list[str] = field(default_factory=list)
-    columns: dict[str, list[Any]] = field(default_factory=dict)
-    """Every other column, as reward functions are given them."""
-
-    def __len__(self) -> int:
-        return len(self.completion)
-
-    def take(self, rows: list[int]) -> Completions:
-        """Only these rows, in this order."""
-        pick = lambda values: [values[k] for k in rows]  # noqa: E731
-        columns = {name: pick(values) for name, values in self.columns.items()}
-        return Completions(pick(self.prompt), pick(self.completion), pick(self.group), columns)
 
 
 def read_completions(path: Path, limit: int) -> Completions:
@@ -58,6 +40,42 @@ def read_completions(path: Path, limit: int) -> Completions:
         looked = ", ".join(dict.fromkeys(COMPLETION))
         raise RovrlError(f"no completions in {path}{': ' + told if told else ''}; looked for a column {looked}")
     return found
+
+
+def joined(rows: Completions, data: Path) -> Completions:
+    """The rows whose prompt is one of the training data in the file `data`, with its other columns, as a trainer gives them.
+
+    A prompt of the data is looked for inside the prompt of the dump, around which a chat template may stand; the longest one
+    found counts, and of a conversation its last message. RovrlError if no prompt is found.
+    """
+    from rovrl.train.settings import prompt_column, read_file
+
+    table = prompt_column(read_file(data)["train"], str(data))
+    known: dict[str, int] = {}
+    for k, prompt in enumerate(table["prompt"]):
+        text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
+        known.setdefault(text.strip(), k)
+    longest_first = sorted(filter(None, known), key=len, reverse=True)
+
+    @cache
+    def row_of(asked: str) -> int | None:
+        exact = known.get(asked.strip())
+        return (
+            known.get(next((text for text in longest_first if _stands_in(asked, text)), "")) if exact is None else exact
+        )
+
+    found = [(k, row) for k, asked in enumerate(rows.prompt) if (row := row_of(asked)) is not None]
+    if not found:
+        raise RovrlError(f"no prompt of the completions is one of {data}: is it the data of that run?")
+    kept = rows.take([k for k, _ in found])
+    columns = {name: table[name] for name in table.column_names if name != "prompt"}
+    kept.columns |= {name: [values[row] for _, row in found] for name, values in columns.items()}
+    return kept
+
+
+def _stands_in(asked: str, text: str) -> bool:
+    """Whether `text` is in `asked` as whole words: "problem 1" is not in "problem 12"."""
+    return text in asked and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", asked) is not None
 
 
 @dataclass

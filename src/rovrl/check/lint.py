@@ -1,9 +1,14 @@
-"""What a reward function does that will hurt a training run, found by calling it."""
+"""`rovrl lint`: what a reward function does that will hurt a training run, found by calling it on saved completions."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
+import sys
+import textwrap
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +17,78 @@ from rovrl.audit.describe.functions import variance_share
 from rovrl.audit.measure.statistics import group_table
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.tables import pa
+from rovrl.check.completions import joined, read_completions
 from rovrl.config import RewardChannel
-from rovrl.lint.calls import Answer, Function, call, is_number
-from rovrl.lint.completions import Completions
-from rovrl.lint.reasons import where
-from rovrl.output.progress import Progress, silent
+from rovrl.errors import RovrlError
+from rovrl.integrations.rewards import Answer, Completions, Function, call, is_number, load, takes_one
+from rovrl.output.progress import Progress, progress_bar, silent
+from rovrl.output.terminal import visible
 
+EXAMPLE = """\
+examples:
+  rovrl lint my_rewards:accuracy --completions outputs/run        # completions of an earlier run
+  rovrl lint my_rewards.py:accuracy my_rewards.py:brevity --completions samples.jsonl --limit 2000
+  rovrl lint my_rewards:accuracy --completions outputs/run --data prompts.jsonl    # it reads a column of the data
+
+A function (also an asynchronous one, or a class of rewards) is called as TRL calls it (prompts, completions, other columns
+of the dump by name) or, if it takes `solution_str`, as verl does. It is your code: it runs here, with your rights.
+exit status: 0 nothing found, 1 findings, 2 unusable input.
+"""
 ODD = ("", " ", "\n" * 50, "\u0000\u202e \U0001f642", "9" * 5000, "\\boxed{")
 """Completions that policies do produce."""
 PATIENCE = 60.0
 """Seconds: a function that took longer is called again on as many responses as fit into this."""
 TIED, DOMINATED = 0.9, 0.02
 """Shares of groups above which ties and tails are findings, as in `rovrl audit`."""
+LOOKED_AT = 64
+"""Completions that are tried one by one."""
+WIDTH = 100
+"""Letters in a line."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options."""
+    parser.add_argument("functions", nargs="+", metavar="FUNCTION", help="module:function or file.py:function")
+    parser.add_argument(
+        "--completions", required=True, metavar="PATH", help="saved rollouts, or any table of completions"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        help="the training data: its columns (answer, ...) are joined to the completions by prompt",
+    )
+    parser.add_argument("--limit", type=int, default=512, metavar="N", help="responses to try (512)")
+    parser.add_argument("--chat", action="store_true", help="give prompts and completions as lists of messages")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; the exit status."""
+    if args.limit < 2:
+        raise RovrlError(f"--limit must be at least 2, not {args.limit}")
+    functions = {name: load(name) for name in args.functions}
+    rows = read_completions(Path(args.completions), args.limit)
+    if args.data:
+        whole, rows = len(rows), joined(rows, Path(args.data))
+        if len(rows) < whole:
+            print(
+                f"{whole - len(rows):,} of {whole:,} responses have no prompt of {args.data}: left out", file=sys.stderr
+            )
+    with progress_bar("lint") as progress:
+        found = [lint(name, function, rows, args.chat, progress) for name, function in functions.items()]
+    parts = shares(found, rows)
+    if args.json:
+        print(json.dumps({"functions": [f.to_dict() for f in found], "share_of_variance": parts}, allow_nan=False))
+    else:
+        print(visible("\n\n".join(show(f) for f in found)))
+        if parts:
+            print("\nShare of the variance of their plain sum, within groups")
+            print(
+                "\n".join(
+                    f"  {name:<40} {'-' if part is None else f'{100 * part:.0f} %'}" for name, part in parts.items()
+                )
+            )
+    return int(any(f.findings for f in found))
 
 
 @dataclass
@@ -91,6 +156,51 @@ def shares(several: list[Linted], rows: Completions) -> dict[str, float | None]:
     group = np.repeat(np.arange(rollouts.groups), rollouts.size)
     order = _order(rows)
     return {f.name: variance_share(group, rollouts.reward, np.array(f.values)[order], table) for f in usable}
+
+
+def show(found: Any) -> str:
+    """One function as text."""
+    from rovrl.audit.show.summary import counted
+
+    lines = [f"{found.name}: {counted(found.responses, 'response')} in {counted(found.groups, 'group')}"]
+    if found.values:
+        span = (
+            "no finite value"
+            if found.low is None
+            else f"{found.low:.4g} to {found.high:.4g}, {found.distinct:,} distinct"
+        )
+        lines.append(f"  values   {span}; {found.missing:,} missing")
+        lines.append(f"  groups   {100 * found.tied:.0f} % tied, {found.dominated:,} dominated")
+        spent = f"{1e3 * found.seconds:.3g}" if found.seconds > 1e-6 else "less than 0.001"
+        lines.append(f"  time     {spent} ms per response")
+    lines += [_wrap(f"[{code}] {sentence}") for code, sentence in found.findings.items()]
+    lines += [_wrap(f"fits: {found.fits}")] if found.fits else []
+    return "\n".join(lines if found.findings else [*lines, "  nothing found"])
+
+
+def _wrap(line: str) -> str:
+    return textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def where(error: str, function: Function, rows: Completions, chat: bool) -> str:
+    """How many single completions raise, and if all do, what would help; to be put after the error."""
+    looked = min(len(rows), LOOKED_AT)
+    bad = [k for k in range(looked) if call(function, rows.take([k]), chat).error]
+    if len(bad) < looked:
+        first = f", the first is number {bad[0] + 1}" if bad else ""
+        return f"; alone, {len(bad)} of the first {looked} completions raise{first}"
+    return "; " + _why(error, function, rows, chat)
+
+
+def _why(error: str, function: Function, rows: Completions, chat: bool) -> str:
+    if not takes_one(function) and not call(function, rows.take([0]), not chat).error:
+        return "it takes plain texts: leave out --chat" if chat else "it takes lists of messages: try --chat"
+    if "unexpected keyword argument" in error:
+        return "trainers give every column of the data by its name, and more: let it take **kwargs"
+    if ("missing" in error and "required" in error) or error.startswith("KeyError"):
+        found = f"the dump has the columns {', '.join(sorted(rows.columns)) or 'prompt and completion alone'}"
+        return f"{found}; for a column of the training data, join it: --data FILE"
+    return "every completion alone raises too"
 
 
 def _kinds(found: Linted, answer: Answer) -> None:

@@ -96,6 +96,28 @@ def test_the_text_names_what_fits_and_a_module_is_found_in_the_current_directory
     assert "fits: the usual spread" in printed
 
 
+def test_columns_of_the_training_data_are_joined_to_the_completions_by_prompt(place, capsys):
+    data = [{"prompt": f"prompt {g}", "answer": str(g)} for g in range(19)]  # of 20; "prompt 1" is not in "prompt 19"
+    (place / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in data))
+    function = "def same(prompts, answer, **_): return [float(p.endswith(' ' + a)) for p, a in zip(prompts, answer)]"
+    (place / "reads.py").write_text(function)
+    command = ["lint", f"{place / 'reads.py'}:same", "--completions", str(place / "dump.jsonl"), "--json"]
+    assert main(command) == 1
+    assert "join it: --data FILE" in json.loads(capsys.readouterr().out)["functions"][0]["findings"]["raises"]
+    main([*command, "--data", str(place / "data.jsonl")])
+    told = capsys.readouterr()
+    assert "8 of 160 responses have no prompt of" in told.err
+    (found,) = json.loads(told.out)["functions"]
+    assert (found["responses"], found["low"], found["high"]) == (152, 1.0, 1.0)
+
+
+def test_data_of_another_run_is_a_sentence(place, capsys):
+    (place / "other.jsonl").write_text('{"prompt": "elsewhere", "answer": "1"}\n')
+    command = ["lint", f"{place / 'rewards_of_mine.py'}:honest", "--completions", str(place / "dump.jsonl")]
+    assert main([*command, "--data", str(place / "other.jsonl")]) == 2
+    assert "is it the data of that run?" in capsys.readouterr().err
+
+
 def test_records_are_read_once_per_response_although_they_hold_every_update(tmp_path, place, capsys):
     run = audit_dumps.records(tmp_path / "records", audit_dumps.rewards(8, 16))
     assert main(["lint", f"{place / 'rewards_of_mine.py'}:honest", "--completions", str(run), "--json"]) in (0, 1)
@@ -105,10 +127,10 @@ def test_records_are_read_once_per_response_although_they_hold_every_update(tmp_
 @pytest.mark.parametrize(
     ("function", "completions", "sentence"),
     [
-        ("no_such_module:f", "dump.jsonl", "no_such_module cannot be imported"),
+        ("no_such_module:f", "dump.jsonl", "'no_such_module' cannot be imported"),
         ("rewards_of_mine.py:absent", "dump.jsonl", "has no absent"),
         ("honest", "dump.jsonl", "module:function"),
-        ("rewards_of_mine.py:calls", "dump.jsonl", "not a function"),
+        ("rewards_of_mine.py:calls", "dump.jsonl", "is not a function but of type list"),
         ("rewards_of_mine.py:honest", "none.jsonl", "does not exist"),
         ("rewards_of_mine.py:honest", "rewards_of_mine.py", "is not read"),
     ],

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from rovrl.doctor.remark import Remark
+from rovrl.check import Remark
 from rovrl.errors import RovrlError
 
 EXAMPLE = """\
@@ -25,7 +25,7 @@ examples:
 Give the engine's settings as you give them to the run. Exit status: 0 nothing wrong, 1 a problem, 2 unusable input.
 """
 
-CHECKS = {"verl": "rovrl.doctor.verl", "trl": "rovrl.doctor.trl"}
+CHECKS = {"verl": "rovrl.check.verl", "trl": "rovrl.check.trl"}
 """engine -> module with `check(args) -> Iterator[Remark]`."""
 
 

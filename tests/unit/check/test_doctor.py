@@ -18,9 +18,8 @@ import yaml
 from omegaconf import OmegaConf
 
 from rovrl import cli
-from rovrl.doctor import cli as doctor
-from rovrl.doctor import presence as verl_presence
-from rovrl.doctor import verl as verl_doctor
+from rovrl.check import doctor
+from rovrl.check import verl as verl_doctor
 from rovrl.errors import RovrlError
 
 ACTOR = "actor_rollout_ref.actor"
@@ -150,7 +149,7 @@ def test_a_plugin_that_verl_was_told_to_leave_out_is_a_problem_unless_it_is_impo
 
 @pytest.mark.slow
 def test_a_worker_process_of_a_local_ray_knows_both_names(good):
-    (finding,) = verl_presence.workers(good, "local")
+    (finding,) = verl_doctor.workers(good, "local")
     assert finding.level == "ok"
     assert finding.text.endswith("knows rovr and rovr_gspo")
 
@@ -160,7 +159,7 @@ def test_a_cluster_that_cannot_be_reached_is_a_sentence_within_seconds(good):
         free.bind(("127.0.0.1", 0))  # bound and not listening: refuses at once
         address = f"127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(RovrlError, match=f"cannot reach Ray at {address}: .* or --no-ray"):
-            list(verl_presence.workers(good, address))
+            list(verl_doctor.workers(good, address))
 
 
 def test_trl_counts_as_absent_for_verl_only_if_it_lacks_the_value_head(monkeypatch, tmp_path):
@@ -242,13 +241,21 @@ def run_yaml(tmp_path):
     for name in ("prompts.jsonl", "my_rewards.py"):
         shutil.copy(Path(__file__).parents[3] / "examples" / name, tmp_path)
 
+    (tmp_path / "asks.py").write_text(
+        "def gold(completions, solution, **kwargs): return [float(s in c) for c, s in zip(completions, solution)]\n"
+        "def one(completions, **kwargs): return 1.0\n"
+        "def word(completions, **kwargs): return ['good'] * len(completions)\n"
+    )
+
     def write(**changes):
         settings = yaml.safe_load((Path(__file__).parents[3] / "examples" / "run.yaml").read_text())
         path = tmp_path / "run.yaml"
         path.write_text(yaml.safe_dump({**settings, **changes}))
         return str(path)
 
-    return write
+    yield write
+    for name in ("my_rewards", "asks"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +269,10 @@ def run_yaml(tmp_path):
         ({"dataset_name": "no.jsonl"}, "problem", "the dataset file no.jsonl does not exist"),
         ({"reward_funcs": ["my_rewards.no_such"]}, "problem", "the reward function 'my_rewards.no_such'"),
         ({"num_generations": 8}, "warning", "does not carry the declared budget"),
+        ({"reward_funcs": ["asks.gold"]}, "problem", "gold fails on the first row of the data (TypeError: "),
+        ({"reward_funcs": ["asks.gold"]}, "problem", "that row has the columns prompt, answer"),
+        ({"reward_funcs": ["asks.one"]}, "problem", "one returned one float for 1 completion"),
+        ({"reward_funcs": ["asks.word"]}, "problem", "word returned 'good', which is not a number"),
     ],
 )
 def test_a_runs_file_is_looked_at_with_its_model_data_and_rewards(run_yaml, changes, level, sentence):

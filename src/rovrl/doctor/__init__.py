@@ -1,1 +1,0 @@
-"""`rovrl doctor`: is a run set up as the method needs?"""
