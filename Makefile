@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.demo
+comma  := ,
 
 # One thread is faster than two for small models; nothing is fetched from a hub.
 export OMP_NUM_THREADS ?= 1
@@ -29,18 +31,28 @@ help:
 	@echo "make dist    wheel and source distribution, in dist/"
 	@echo "make clean   removes .venv, caches and build output"
 
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rovrl needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'
-	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@echo "installing into $(VENV) (a few minutes the first time)"
-	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+# A demo needs TRL and a plot; tests and checks need every engine. Both live in $(VENV), the second adds to the first.
+define set-up
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rovrl needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'
+@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+@echo "installing into $(VENV): $(2)"
+$(BIN)/pip install --constraint constraints.txt --editable '.[$(1)]'
+endef
+
+$(DEMO): pyproject.toml constraints.txt
+	$(call set-up,demo,what the demo needs$(comma) 1.5 GB$(comma) under two minutes where pip has the packages)
 	@touch $@
 
-demo: $(STAMP)
+$(STAMP): pyproject.toml constraints.txt
+	$(call set-up,dev,every engine and every tool$(comma) 4 GB$(comma) a few minutes the first time)
+	@touch $(DEMO) $@
+
+demo: $(DEMO)
 	$(BIN)/python -m rovrl_paper.demo --png demo/one-bad-reward.png
 	$(BIN)/rovrl train
 
 check: $(STAMP)
+	@echo "lint, types, unit and property tests: usually under 3 minutes on 2 cores"
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
@@ -55,10 +67,13 @@ newest:
 	place=$$(.ci/newest) && CUDA_VISIBLE_DEVICES= $$place/bin/python -m pytest $(NEWEST_TESTS)
 
 test: $(STAMP)
+	@echo "1 of 3: lint and format (seconds)"
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	@echo "2 of 3: types (usually half a minute)"
 	$(BIN)/pyright
-	$(BIN)/pytest -n 2 --dist loadfile
+	@echo "3 of 3: every test, the slow ones too (usually 25 minutes on 2 cores; the slowest are named at the end)"
+	$(BIN)/pytest -n 2 --dist loadfile --durations 10
 
 house: $(STAMP)
 	$(BIN)/python tests/project/house.py
