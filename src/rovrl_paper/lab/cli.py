@@ -1,4 +1,4 @@
-"""`rovrl train`: the embedded job with no arguments; your own model and data with `--config run.yaml`."""
+"""`rovrl train`: the embedded job with no arguments; with `--config run.yaml` the words go to `rovrl.train.cli`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from rovrl.errors import RovrlError, require
+from rovrl.errors import RovrlError
+from rovrl.train import cli as yaml_run
 from rovrl.train.contamination import CONTAMINATIONS
 from rovrl_paper.lab.job import SPIKES, Job
 from rovrl_paper.lab.methods import METHODS, chosen
@@ -37,9 +38,7 @@ CONTAMINATE_HELP = (
     f"on the prompt); kinds: {', '.join(CONTAMINATIONS)} (docs/train.md)"
 )
 TAKES_MORE = True
-"""With --config, any further `--field value` overrides the YAML, as with TRL's own parser."""
-WITH_CONFIG = ("config", "method", "out", "resume")
-"""The options that mean something together with --config; the others describe the embedded job."""
+"""With --config: TRL's fields."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,13 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains what the arguments ask for; 0 when everything is finished."""
     if args.config:
-        for package in ("trl", "transformers", "datasets"):
-            require(package, extra="train")
-        from rovrl.train import custom
-
-        _refuse_embedded_options(args)
-        changes = overrides(args.more) | (_method_settings(args.method) if args.method else {})
-        return custom.run(args.config, resume=args.resume, out=args.out, changes=changes)
+        words = args.words[1:]
+        _refuse_embedded_options(yaml_run.parsed(words)[1])
+        return yaml_run.run(words, _method_settings)
     if args.more:
         raise RovrlError(f"unknown option {args.more[0]}; `rovrl train --help` lists them (TRL's fields need --config)")
     if args.sweep:
@@ -118,34 +113,15 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def overrides(words: Sequence[str]) -> dict[str, Any]:
-    """`--field value`, `--field=value` and `--flag` as a mapping; values are read as YAML reads them."""
-    yaml = require("yaml", extra="train")
-    found: dict[str, Any] = {}
-    waiting: str | None = None
-    for word in words:
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            waiting = None if equals else name
-            found[name] = yaml.safe_load(value) if equals else True
-        elif waiting is None:
-            raise RovrlError(f"{word!r} does not belong to any option; write --field value, with lists as '[a, b]'")
-        else:
-            found[waiting], waiting = yaml.safe_load(word), None
-    return found
-
-
-def _refuse_embedded_options(args: argparse.Namespace) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    typed = {word.partition("=")[0] for word in args.words}
-    for action in parser._actions:
-        given = typed.intersection(action.option_strings)
-        if given and action.dest not in WITH_CONFIG:
-            raise RovrlError(
-                f"{given.pop()} describes the embedded job and would be ignored with --config; use TRL's own field for it "
-                "in the YAML or as --field value (for example --max_steps 100, --learning_rate 1e-6)"
-            )
+def _refuse_embedded_options(fields: Sequence[str]) -> None:
+    """An option of the embedded job is none of TRL's fields, whose names have underscores."""
+    embedded = {f"--{name.replace('_', '-')}" for name in vars(parsed([]))}
+    given = next((word for word in (field.partition("=")[0] for field in fields) if word in embedded), None)
+    if given:
+        raise RovrlError(
+            f"{given} describes the embedded job and would be ignored with --config; use TRL's own field for it "
+            "in the YAML or as --field value (for example --max_steps 100, --learning_rate 1e-6)"
+        )
 
 
 def _method_settings(name: str) -> dict[str, Any]:
