@@ -18,8 +18,8 @@ LEARNING: tuple[Mutant, ...] = (
         (".mean(-1) + (least / largest) ** 2).sqrt()", ".mean(-1) - (least / largest) ** 2).sqrt()"),
         ("numbers = _number(channel.credit_bound), _number", "numbers = 2 * _number(channel.credit_bound), _number"),
         (
-            "_residual(rewards, reference) / scale, reference.mean(-1)",
-            "_residual(rewards, reference), reference.mean(-1)",
+            "_quotient(_residual(rewards, reference), scale)",
+            "_residual(rewards, reference)",
         ),
         ("_root_mean_square(residual, GRPO_EPSILON**0.5)", "_root_mean_square(residual, GRPO_EPSILON)"),
         (

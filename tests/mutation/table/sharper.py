@@ -24,7 +24,7 @@ SHARPER: tuple[Mutant, ...] = (
         "guarantees/movement.py",
         "unit/guarantees/test_certificate.py",
         ("halves = sorted(-(-n // 2) for", "halves = sorted(n // 2 + 1 for"),
-        ("return -_median(down, r) - envelope,", "return -_median(down, r) + envelope,"),
+        ("low, high = -_median(down, r) - envelope,", "low, high = -_median(down, r) + envelope,"),
         (
             "one_sided_blocks(blocks.sizes) / (2 * density_sum(K)",
             "one_sided_blocks(blocks.sizes) / (4 * density_sum(K)",

@@ -23,10 +23,10 @@ STATISTICS: tuple[Mutant, ...] = (
     *mutants(
         "robust/solve.py",
         "unit/robust/test_solve.py unit/robust/test_location.py",
-        ("newton = u + width * (score / slope)", "newton = u - width * (score / slope)"),
+        ("sign / (s * (s + distance.abs()))", "sign / (s * s)"),
         ("low = torch.where(score > 0, u, low)", "low = torch.where(score < 0, u, low)"),
         ("0.5 * lower + 0.5 * upper)", "0.6 * lower + 0.4 * upper)"),
-        ("return torch.where(good, u / shrink, torch.nan)", "return torch.where(good, u, torch.nan)"),
+        ("return median + unit * bracketed_root", "return median + c * bracketed_root"),
     ),
     *mutants(
         "robust/centers.py",
@@ -46,7 +46,7 @@ STATISTICS: tuple[Mutant, ...] = (
     *mutants(
         "robust/centers.py",
         "gradient/test_m_center.py",
-        ("-1.5 * log1p_square(r)", "-1.0 * log1p_square(r)"),
+        ("/ s, 0.0) ** 3", "/ s, 0.0) ** 2"),
     ),
     *mutants(
         "robust/centers.py",
