@@ -27,6 +27,8 @@ from rovrl.robust.settings import scale_source
 from rovrl.scales import StepScales
 
 Advantage = Callable[..., Tensor]
+GROUP_NUMBERS = ("mean", "reference", "scale", "nu", "correction", "unit")
+"""The fields of an `Explanation` with one number per group."""
 
 
 @torch.no_grad()
@@ -123,7 +125,7 @@ def explain_groups(
         settings = Resolved.of(groups, used, channel, method, scales, faults)
 
         advantages = torch.zeros_like(x)
-        per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in ("mean", "reference", "scale", "nu", "unit")}
+        per_group: dict[str, Any] = {n: x.new_zeros(num_groups) for n in GROUP_NUMBERS}
         fallback, tied = (torch.zeros(num_groups, dtype=torch.bool, device=x.device) for _ in range(2))
         for (m, groups, rows), factor in settings.by_unit(found, scales):
             rewards, (blocks, fallback[groups]) = x[rows], used[m]
@@ -132,8 +134,8 @@ def explain_groups(
             advantages[rows] = torch.where(flat.unsqueeze(-1), 0.0, result.advantages)
             per_group["mean"][groups], per_group["unit"][groups] = (rewards / m).sum(-1), factor
             per_group["reference"][groups], per_group["scale"][groups] = result.reference, result.scale
-            if result.nu is not None:
-                per_group["nu"][groups] = result.nu
+            if result.nu is not None and result.correction is not None:
+                per_group["nu"][groups], per_group["correction"][groups] = result.nu, result.correction
     return Explanation(
         advantages=advantages.to(values.dtype),
         rewards=values,

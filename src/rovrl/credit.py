@@ -28,12 +28,13 @@ MAX_LOO_ELEMENTS = 1 << 24
 
 @dataclass(frozen=True)
 class Credit:
-    """What a method makes of finite groups [batch, group]: advantages, and per group reference, divisor and ν̂."""
+    """What a method makes of finite groups [batch, group]: advantages, and per group reference, divisor, ν̂ and Ĉ_B."""
 
     advantages: Float[Tensor, "batch group"]
     reference: Float[Tensor, " batch"]
     scale: Float[Tensor, " batch"]
     nu: Float[Tensor, " batch"] | None = None
+    correction: Float[Tensor, " batch"] | None = None
 
 
 Formula = Callable[[Tensor, Blocks, RewardChannel], Credit]
@@ -50,14 +51,14 @@ def credit(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
 
     θ̂_R = RoVR(R),  ŝ_χ = {s_min² + mean_j χ_κ²(R_j - θ̂_R)}^½;  |Â_i| ≤ min{κ/s_min, √G} (eq:credit_global_bound).
     """
-    reference, nu = reference_parts(rewards, blocks, channel)
+    reference, *rest = reference_parts(rewards, blocks, channel)
     if takes_lanes(rewards):
         numbers = _number(channel.credit_bound), _number(channel.credit_floor)
         advantages, scale = bounded_rows(rewards, reference, *numbers)
-        return Credit(advantages, reference, scale, nu)
+        return Credit(advantages, reference, scale, *rest)
     shaped = credit_map(_residual(rewards, reference), _number(channel.credit_bound))
     scale = _root_mean_square(shaped, _number(channel.credit_floor))
-    return Credit(shaped / scale.unsqueeze(-1), reference, scale, nu)
+    return Credit(shaped / scale.unsqueeze(-1), reference, scale, *rest)
 
 
 def center(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:
@@ -65,10 +66,10 @@ def center(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: Rewar
 
     A robust reference with a raw scale: prop:center_only_impossibility says that it cannot protect the contrast.
     """
-    reference, nu = reference_parts(rewards, blocks, channel)
+    reference, *rest = reference_parts(rewards, blocks, channel)
     residual = _residual(rewards, reference)
     scale = _root_mean_square(residual, GRPO_EPSILON**0.5)
-    return Credit(_quotient(residual, scale.unsqueeze(-1)), reference, scale, nu)
+    return Credit(_quotient(residual, scale.unsqueeze(-1)), reference, scale, *rest)
 
 
 def grpo(rewards: Float[Tensor, "batch group"], blocks: Blocks, channel: RewardChannel) -> Credit:

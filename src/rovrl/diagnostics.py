@@ -14,6 +14,7 @@ METRICS: dict[str, str] = {
     "reference_shift": "mean over groups with contrast of |robust reference - mean|, in units of the rewards",
     "scale": "mean over groups with contrast of the divisor of the credit",
     "nu": "mean over groups with contrast of the pooled scale of the reference",
+    "correction": "mean over groups with contrast of |robust reference - median of its blocks' centers|",
     "lagged_scale": "the running within-group sandwich scale of earlier steps",
     "lagged_spread": "the running spread within groups of earlier steps, for adaptive credit",
     "fallback_rate": "share of scored groups that fell back to a single block, the global M-center",

@@ -38,6 +38,8 @@ class Explanation:
     """The divisor of the advantages."""
     nu: Float[Tensor, " g"]
     """ν̂ of the reference; 0 where one block, a reference other than RoVR or another method needs none."""
+    correction: Float[Tensor, " g"]
+    """Ĉ_B, how far RoVR's outer correction moved the reference (eq:correction_magnitude); 0 where ν̂ is."""
     unit: Float[Tensor, " g"]
     """The unit of adaptive credit over the common one: `channel`'s adaptive bound and floor times this; 1 as a rule."""
     fallback: Bool[Tensor, " g"]
@@ -90,8 +92,8 @@ class Explanation:
 def weighted_sum(parts: Sequence[Explanation], weights: Sequence[float], channel: RewardChannel) -> Explanation:
     """The explanation of Σ_k w_k A_k, with one part per reward function k (`channel`: the settings that all had).
 
-    A response without a score of function k has A_k = 0. Per group, mean and reference are weighted sums as well, scale
-    and ν̂ with |w_k|. A group falls back if it does for any function, and is tied if no function sees a contrast in it. A
+    A response without a score of function k has A_k = 0. Per group, mean and reference are weighted sums as well, scale,
+    ν̂ and Ĉ_B with |w_k|. A group falls back if it does for any function, and is tied if no function sees a contrast in it. A
     response is rejected if it is for every function that scored it.
     """
     first = parts[0]
@@ -109,6 +111,7 @@ def weighted_sum(parts: Sequence[Explanation], weights: Sequence[float], channel
         reference=_sum(parts, "reference", signed),
         scale=_sum(parts, "scale", signed.abs()),
         nu=_sum(parts, "nu", signed.abs()),
+        correction=_sum(parts, "correction", signed.abs()),
         fallback=torch.stack([part.fallback for part in parts]).any(0),
         tied=tied,
         scale_source="+".join(sorted({name for part in parts for name in part.scale_source.split("+")})),

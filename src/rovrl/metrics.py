@@ -99,6 +99,7 @@ def _reference_metrics(info: Explanation) -> dict[str, float]:
         "reference_shift": _mean((info.reference - info.mean).abs()[info.contrast]),
         "scale": _mean(info.scale[info.contrast]),
         "nu": _mean(info.nu[has_scale]),
+        "correction": _mean(info.correction[has_scale]),
     }
     return found | ({"scale_is_local": float(info.scale_source == "local")} if has_scale.any() else {})
 

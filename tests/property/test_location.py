@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 import rovrl
 from rovrl import Blocks, RewardChannel
+from rovrl.robust.kernels import use_kernel
+from rovrl.robust.location import rovr_parts
 
 LATTICE = st.integers(-64, 64).map(lambda k: k / 16)
 SCORES = st.one_of(st.sampled_from([0.0, 1.0]), LATTICE, st.floats(-4, 4, allow_nan=False))
@@ -104,6 +106,17 @@ def test_rovr_stays_within_the_correction_envelope_of_its_median(design):
     start = rovrl.REFERENCES["robust_mom"](x, blocks, channel)
     envelope = rovrl.guarantees.correction_envelope(blocks.sizes, channel.num_levels, channel.scale_cap)
     assert abs((rovrl.rovr(x, blocks, channel) - start).item()) <= envelope * (1 + 1e-12)
+
+
+@given(designs())
+def test_the_observed_correction_is_the_distance_from_the_median_of_centers(design):
+    """Ĉ_B = |θ̂ - μ̂_0| (eq:correction_magnitude), whichever kernel computes it."""
+    x, blocks, channel = design
+    for kernel in ("eager", "numba"):
+        with use_kernel(kernel):
+            found = rovr_parts(x.unsqueeze(0), blocks, channel)
+            start = rovrl.REFERENCES["robust_mom"](x, blocks, channel)
+        assert abs(found.correction.item() - abs(found.reference.item() - start.item())) <= 1e-12 * (1 + x.abs().max())
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(1e-2, 1e3))

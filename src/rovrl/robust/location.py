@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -44,7 +45,7 @@ def vrmom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettin
     square = torch.where(mask, (values - means.unsqueeze(-1)) ** 2, 0.0)  # not times the mask: the square may overflow
     variance = square.sum(-1) / keep.sum(-1)
     scale = pooled_scale(variance.sqrt(), channel.scale_floor, channel.scale_cap)
-    return _corrected(means, scale, blocks, channel)
+    return _median(means) - _correction(means, scale, blocks, channel)
 
 
 def robust_mom(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Float[Tensor, "*batch"]:
@@ -60,28 +61,33 @@ def rovr(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSetting
     Constants are preserved and shifts followed (prop:calibration); B = 1 is the M-center. Computed in float64. The scale
     ν̂ is `scale(...)`. A row with a non-finite entry gives NaN. Gradient: none.
     """
-    return rovr_parts(x, blocks, channel)[0]
+    return rovr_parts(x, blocks, channel).reference
 
 
-def rovr_parts(
-    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings
-) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """The RoVR reference eq:rovr of finite float64 rows, and the scale ν̂ it used (0 for one block, which needs none)."""
+class Located(NamedTuple):
+    """A reference, the scale ν̂ it used, and Ĉ_B = |θ̂_RoVR - μ̂_0| of eq:correction_magnitude; both 0 where it needs none."""
+
+    reference: Float[Tensor, "*batch"]
+    scale: Float[Tensor, "*batch"]
+    correction: Float[Tensor, "*batch"]
+
+
+def rovr_parts(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Located:
+    """The RoVR reference eq:rovr of finite float64 rows, with its scale and correction (0 for one block, which needs none)."""
     if len(blocks.sizes) == 1:
         center = block_centers(x, blocks, channel).squeeze(-1)
-        return center, torch.zeros_like(center)
+        return Located(center, torch.zeros_like(center), torch.zeros_like(center))
     given = _given_scale(x, blocks, channel)
     if takes_lanes(x):
-        return reference_rows(x, blocks, channel, given)
+        return Located(*reference_rows(x, blocks, channel, given))
     centers = block_centers(x, blocks, channel)
     nu = _scale(x, centers, blocks, channel, given)
-    return _corrected(centers, nu, blocks, channel), nu
+    correction = _correction(centers, nu, blocks, channel)
+    return Located(_median(centers) - correction, nu, correction.abs())
 
 
-def reference_parts(
-    x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings
-) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """The reference that `channel.reference` names, of finite float64 rows, and its scale ν̂ (0: it has none).
+def reference_parts(x: Float[Tensor, "*batch n"], blocks: Blocks, channel: ReferenceSettings) -> Located:
+    """The reference that `channel.reference` names, of finite float64 rows, with its scale and correction (0: it has none).
 
     The reference of equal numbers is that number, also where an estimator is off by rounding.
     """
@@ -89,7 +95,7 @@ def reference_parts(
         return rovr_parts(x, blocks, channel)
     constant = (x == x[..., :1]).all(-1)
     reference = torch.where(constant, x[..., 0], REFERENCES[channel.reference](x, blocks, channel))
-    return reference, torch.zeros_like(reference)
+    return Located(reference, torch.zeros_like(reference), torch.zeros_like(reference))
 
 
 def reference_row_by_row(
@@ -100,9 +106,10 @@ def reference_row_by_row(
     As `reference_parts`, except that RoVR's "lagged" ν̂ is not pooled over the rows: it is the sandwich scale of the whole row.
     """
     if channel.reference != "rovr" or scale_source(blocks, channel) != "lagged":
-        return reference_parts(x, blocks, channel)[0]
+        return reference_parts(x, blocks, channel).reference
     nu = whole_scale(x, channel).clamp(channel.scale_floor, channel.scale_cap)
-    return _corrected(block_centers(x, blocks, channel), nu, blocks, channel)
+    centers = block_centers(x, blocks, channel)
+    return _median(centers) - _correction(centers, nu, blocks, channel)
 
 
 def auxiliary(
@@ -184,10 +191,10 @@ def _sizes(blocks: Blocks, like: Tensor) -> Tensor:
     return torch.tensor(blocks.sizes, dtype=like.dtype, device=like.device)
 
 
-def _corrected(centers: Tensor, nu: Tensor, blocks: Blocks, channel: ReferenceSettings) -> Tensor:
-    start = _median(centers)
+def _correction(centers: Tensor, nu: Tensor, blocks: Blocks, channel: ReferenceSettings) -> Tensor:
+    """What eq:rovr subtracts from the median of the centers."""
     sizes = _sizes(blocks, centers)
-    return start - hard_correction(centers, start, nu, sizes, channel.num_levels, channel.tie_tolerance)
+    return hard_correction(centers, _median(centers), nu, sizes, channel.num_levels, channel.tie_tolerance)
 
 
 def _in_float64(estimator: Reference) -> Reference:

@@ -41,8 +41,8 @@ class Settings:
     def references(self, rewards: Array) -> tuple[Array, Array]:
         """The references, and the scale ν̂ behind each (0: it needs none)."""
         blocks = self.partition(rewards.shape[1])[0]
-        reference, nu = reference_parts(torch.from_numpy(np.ascontiguousarray(rewards)), blocks, self.channel)
-        return reference.numpy(), nu.numpy()
+        found = reference_parts(torch.from_numpy(np.ascontiguousarray(rewards)), blocks, self.channel)
+        return found.reference.numpy(), found.scale.numpy()
 
     @torch.no_grad()
     def credit(self, rewards: Array) -> Array:

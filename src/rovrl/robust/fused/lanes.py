@@ -28,10 +28,8 @@ def center_rows(x: Tensor, width: float, mask: Tensor | None) -> Tensor:
     return torch.from_numpy(center).to(x.dtype).reshape(x.shape[:-1])
 
 
-def reference_rows(
-    x: Tensor, blocks: Blocks, settings: ReferenceSettings, given_scale: float | None
-) -> tuple[Tensor, Tensor]:
-    """RoVR of every float64 row [..., n], and its scale ν, eq:rovr; for B > 1.
+def reference_rows(x: Tensor, blocks: Blocks, settings: ReferenceSettings, given_scale: float | None) -> list[Tensor]:
+    """RoVR of every float64 row [..., n], its scale ν and Ĉ_B, eq:rovr; for B > 1.
 
     `given_scale` is the ν of all rows; None: each row's own.
     """
@@ -40,9 +38,9 @@ def reference_rows(
     rows = x.detach().reshape(-1, x.shape[-1]).contiguous()
     order, starts = _flat(blocks)
     offsets, constants = quantile_grid(settings.num_levels).offsets, reference_constants(settings, given_scale)
-    reference, scale = np.empty(len(rows)), np.empty(len(rows))
-    lanes.reference_rows(rows.numpy(), order, starts, offsets.numpy(), constants, reference, scale)
-    return torch.from_numpy(reference).reshape(x.shape[:-1]), torch.from_numpy(scale).reshape(x.shape[:-1])
+    found = [np.empty(len(rows)) for _ in range(3)]
+    lanes.reference_rows(rows.numpy(), order, starts, offsets.numpy(), constants, *found)
+    return [torch.from_numpy(numbers).reshape(x.shape[:-1]) for numbers in found]
 
 
 def bounded_rows(x: Tensor, center: Tensor, bound: float, floor: float) -> tuple[Tensor, Tensor]:

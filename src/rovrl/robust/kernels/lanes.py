@@ -280,8 +280,8 @@ def _count_steps(center, start, nu, root_n, offset, tie_tolerance, excess):
 
 
 @entry
-def reference_rows(x, order, starts, offsets, constants, reference, nu):
-    """Fills reference[row] with RoVR(x[row]), eq:rovr, and nu[row] with the pooled scale it used.
+def reference_rows(x, order, starts, offsets, constants, reference, nu, correction):
+    """Fills reference[row] with RoVR(x[row]), eq:rovr, nu[row] with the pooled scale it used, and correction[row] with Ĉ_B.
 
     Block b holds the elements order[starts[b] : starts[b + 1]] (at least two blocks). `constants` are
     `ReferenceConstants`.
@@ -329,4 +329,6 @@ def reference_rows(x, order, starts, offsets, constants, reference, nu):
                     centers[b, :n], start[:n], scale, roots[b], offsets[k], constants.tie_tolerance, excess[:n]
                 )
         for i in range(n):
-            reference[first + i] = start[i] - scale[i] / weight * excess[i]
+            moved = scale[i] / weight * excess[i]
+            reference[first + i] = start[i] - moved
+            correction[first + i] = abs(moved)
