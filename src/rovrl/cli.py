@@ -17,21 +17,25 @@ from rovrl.errors import RovrlError, did_you_mean, pages, with_places
 from rovrl.output.terminal import visible
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("rovrl_paper.lab.cli", "RoVR-GSPO on the embedded task, or on your model with --config"),
-    "audit": ("rovrl.audit.cli", "what did the group statistics do to my run? Offline, on saved rollouts"),
+    "train": ("rovrl_paper.lab.embedded_command", "RoVR-GSPO on the embedded task, or on your model with --config"),
+    "audit": ("rovrl.audit.audit_command", "what did the group statistics do to my run? Offline, on saved rollouts"),
+    "check": ("rovrl.check.check_command", "before a run is paid for: `check run` is doctor, `check rewards` is lint"),
     "lint": ("rovrl.check.lint", "a dry run of reward functions on saved completions, before training"),
-    "stress": ("rovrl_paper.stress.cli", "the paper's stress tests on your own records"),
+    "doctor": ("rovrl.check.doctor", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
+    "stress": ("rovrl_paper.stress.stress_command", "the paper's stress tests on your own records"),
     "paper": (
-        "rovrl_paper.paper.cli",
+        "rovrl_paper.paper.paper_command",
         "the paper's tables and figures, each from one command, beside the published numbers",
     ),
     "report": ("rovrl_paper.paper.html", "every table, figure and check of the paper in one HTML file"),
     "eval": (
-        "rovrl.evaluate.cli",
+        "rovrl.evaluate.eval_command",
         "a model on the paper's suites or on your own rows; compare two evaluations; check the scorer",
     ),
-    "plugin": ("rovrl.integrations.cli", "the file that plugs both channels into an engine, for its own command line"),
-    "doctor": ("rovrl.check.doctor", "is this TRL or verl run set up as the method needs? Before a GPU is booked"),
+    "plugin": (
+        "rovrl.integrations.plugin_command",
+        "the file that plugs both channels into an engine",
+    ),
 }
 """command -> (module, one line of help); the module is imported only when its command is called."""
 RESUMABLE = ("train", "eval", "paper")

@@ -146,7 +146,7 @@ class Toy:
 def engines(folder: Path) -> set[str]:
     """The engines among the files and packages of `folder`; the others are what engines share."""
     found = {path.stem for path in folder.iterdir() if not path.name.startswith(("_", "."))}
-    return found - {"cli", "environment", "functions", "hf", "rewards", "versions"}
+    return found - {"environment", "functions", "hf", "plugin_command", "rewards", "versions"}
 
 
 def forgotten(names: set[str]) -> set[tuple[str, str]]:

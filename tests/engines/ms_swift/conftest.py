@@ -50,9 +50,9 @@ def workspace(tmp_path_factory):
 @pytest.fixture(scope="session")
 def words(workspace):
     """(output directory, changes) -> what one types after `swift rlhf`."""
-    from rovrl.integrations import cli
+    from rovrl.integrations import plugin_command
 
-    plugin = Path(cli.__file__).parent / "ms_swift/plugin/rovrl_ms_swift.py"
+    plugin = Path(plugin_command.__file__).parent / "ms_swift/plugin/rovrl_ms_swift.py"
 
     def typed(directory, **changes):
         options = {

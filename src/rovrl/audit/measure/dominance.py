@@ -128,15 +128,16 @@ def _ordered(rewards: Array) -> Ordered:
         scaled = about / unit
         beyond = np.flatnonzero(np.maximum(-scaled[0], scaled[-1]) > FAR)
         scaled[:, beyond] = scaled[:, beyond].clip(-FAR, FAR)
-        unit *= 4
         windows = [_window_sums(values, most) for values in (scaled, scaled * scaled)]
-        mean = np.clip(median + windows[0][0][0] / n * unit, ordered[0], ordered[-1])
+        mean = np.clip(median + windows[0][0][0] / n * unit * 4, ordered[0], ordered[-1])
         deviation, low = np.empty((most + 1, groups)), np.zeros((most + 1, groups), dtype=np.int64)
         for removed, (total, square) in enumerate(zip(*windows, strict=True)):
             variance = square - total * total / (n - removed)
             low[removed] = variance.argmin(0) if removed else 0
             least = variance[low[removed], np.arange(groups)] if removed else variance[0]
-            deviation[removed] = np.sqrt(np.maximum(least, 0.0) / (n - removed - 1)) * unit
+            deviation[removed] = (
+                np.sqrt(np.maximum(least, 0.0) / (n - removed - 1)) * unit * 4
+            )  # back to whole numbers, last
         if len(beyond):  # of all rewards, in the unit of the farthest
             some = about[:, beyond]
             deviation[0, beyond] = (some / _unit(some)).std(0, ddof=1) * _unit(some) * 4

@@ -65,7 +65,7 @@ def records(setting: Setting) -> Path:
     """The records of the run; it is made on first use by `command`, resumed if it was stopped, and kept for the next."""
     if setting.records is not None:
         return Path(setting.records)
-    from rovrl_paper.lab import cli
+    from rovrl_paper.lab import embedded_command
     from rovrl_paper.lab.job import finished
 
     out = Path(f"runs/paper-record-{setting.generations}")
@@ -73,7 +73,9 @@ def records(setting: Setting) -> Path:
     if not finished(run):
         words = command(setting, out)
         print(f"recording a run first: rovrl {' '.join(words)}", flush=True)
-        if cli.run(cli.parsed([*words[1:], *["--resume"] * out.exists()])) or not finished(run):
+        if embedded_command.run(embedded_command.parsed([*words[1:], *["--resume"] * out.exists()])) or not finished(
+            run
+        ):
             raise RovrlError(f"the run to record failed (rovrl {' '.join(words)}); its message is above")
     return run / "records"
 

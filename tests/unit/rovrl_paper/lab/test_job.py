@@ -12,7 +12,7 @@ import pytest
 from rovrl.errors import RovrlError
 from rovrl.output.files import read_lines, write_json
 from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, storage_sentence
-from rovrl_paper.lab import cli, embedded, methods, pool, worker
+from rovrl_paper.lab import embedded, embedded_command, methods, pool, worker
 from rovrl_paper.lab.job import Job, finished, prepare
 from rovrl_paper.lab.models import smollm2
 from rovrl_paper.lab.models.cache import cached, intact
@@ -160,7 +160,7 @@ def test_methods_are_chosen_in_order_without_repetition():
 
 def arguments(*words):
     parser = argparse.ArgumentParser()
-    cli.add_arguments(parser)
+    embedded_command.add_arguments(parser)
     return parser.parse_args(words)
 
 

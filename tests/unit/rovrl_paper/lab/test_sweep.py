@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rovrl.output.files import read_lines
-from rovrl_paper.lab import cli
+from rovrl_paper.lab import embedded_command
 from rovrl_paper.lab.evidence import plan as evidence_plan
 from rovrl_paper.lab.evidence import sweep
 from rovrl_paper.lab.evidence.questions import QUESTIONS
@@ -16,7 +16,7 @@ from rovrl_paper.lab.job import Job
 
 def arguments(*words):
     parser = argparse.ArgumentParser()
-    cli.add_arguments(parser)
+    embedded_command.add_arguments(parser)
     return parser.parse_args(words)
 
 

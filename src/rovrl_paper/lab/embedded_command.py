@@ -1,4 +1,4 @@
-"""`rovrl train`: the embedded job with no arguments; with `--config run.yaml` the words go to `rovrl.train.cli`."""
+"""`rovrl train`: the embedded job with no arguments; with `--config run.yaml` the words go to `rovrl.train.train_command`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rovrl.errors import RovrlError
-from rovrl.train import cli as yaml_run
+from rovrl.train import train_command as yaml_run
 from rovrl.train.contamination import CONTAMINATIONS
 from rovrl_paper.lab.job import SPIKES, Job
 from rovrl_paper.lab.methods import METHODS, chosen
