@@ -1,23 +1,68 @@
 """The fault matrix: faults planted in simulated runs, which of them are found, and how often an honest run is accused.
 
-Everything happens in memory, on one core; 20 seeds take about two minutes of it. Finished cells are kept: stopped with Ctrl-C,
-the same command goes on where it was.
+Everything happens in memory, on one core; 20 seeds take about two minutes of it. Finished cells are kept on the disk: stopped
+with Ctrl-C, the same command goes on where it was, and never with cells of another code.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import rovrl
 from rovrl.errors import RovrlError
-from rovrl.output.files import write_text
+from rovrl.output.files import append_lines, read_lines, write_text
 from rovrl.output.progress import Progress, progress_bar
-from rovrl_paper.fault_matrix import accused, matrix
-from rovrl_paper.fault_matrix.kept import Kept, Key
+from rovrl_paper.fault_matrix import matrix
+
+Key = tuple[str | int, ...]
+
+
+class Kept:
+    """The finished cells of one file: a line for the code and the seeds, then one for each cell."""
+
+    def __init__(self, path: Path, seeds: range) -> None:
+        self.path = path
+        head = {"code": code(), "seeds": [seeds[0], len(seeds)]}
+        remedy = "delete the file and start again"
+        try:
+            lines = read_lines(path, remedy, lambda line: "code" in line or {"cell", "row"} <= set(line))
+            if not lines:
+                path.unlink(missing_ok=True)
+                append_lines(path, [head])
+        except OSError as error:
+            raise RovrlError(
+                f"cannot keep finished cells in {path} ({error.strerror or error}): name another file with --keep"
+            ) from None
+        if lines and lines[0] != head:
+            raise RovrlError(
+                f"{path} holds cells of other seeds or of another code: delete it, or name another with --keep"
+            )
+        self.rows: dict[Key, dict[str, Any]] = {tuple(line["cell"]): line["row"] for line in lines[1:]}
+
+    def add(self, cell: Key, row: dict[str, Any]) -> None:
+        """Keeps a finished cell."""
+        self.rows[cell] = row
+        append_lines(self.path, [{"cell": list(cell), "row": row}])
+
+    def remove(self) -> None:
+        """Deletes the file: the tables are made."""
+        self.path.unlink(missing_ok=True)
+
+
+def code() -> str:
+    """A fingerprint of everything that decides about a cell: the source of both packages."""
+    digest = hashlib.sha256()
+    for package in (Path(rovrl.__file__).parent, Path(__file__).parents[1]):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(f"{path.relative_to(package.parent).as_posix()}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
 
 EXAMPLE = """\
 examples:
@@ -55,7 +100,10 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"rovrl: interrupted; what is finished is kept in {kept.path}: the same command goes on", file=sys.stderr)
         return 130
-    shown = {"matrix": matrix.markdown(rows["matrix"], seeds), "honest": accused.markdown(rows["honest"], seeds)}
+    shown = {
+        "matrix": matrix.planted_table(rows["matrix"], seeds),
+        "honest": matrix.honest_table(rows["honest"], seeds),
+    }
     named = {"seeds": list(seeds), "rows": rows["matrix"], "honest": rows["honest"]}
     print(json.dumps(named) if args.json else "\n\n".join(table for name, table in shown.items() if rows[name]))
     if page is not None:
@@ -84,11 +132,11 @@ def parser() -> argparse.ArgumentParser:
 
 def _worlds(names: str | None) -> tuple[str, ...]:
     """The worlds that are asked for; all without a name."""
-    named = tuple(accused.HONEST) if names is None else tuple(name.strip() for name in names.split(","))
-    unknown = [name for name in named if name not in accused.HONEST]
+    named = tuple(matrix.HONEST) if names is None else tuple(name.strip() for name in names.split(","))
+    unknown = [name for name in named if name not in matrix.HONEST]
     if unknown:
         raise RovrlError(
-            f"--worlds knows no {', '.join(map(repr, unknown))}; the worlds are {', '.join(accused.HONEST)}"
+            f"--worlds knows no {', '.join(map(repr, unknown))}; the worlds are {', '.join(matrix.HONEST)}"
         )
     return named
 
@@ -97,7 +145,7 @@ def tables(worlds: Sequence[str], seeds: range, kept: Kept, progress: Progress) 
     """All rows of both tables; those that are kept are not made again."""
     both: list[tuple[str, Sequence[Key], Callable[..., dict[str, Any]]]] = [
         ("matrix", matrix.planted_cells(), matrix.planted),
-        ("honest", accused.honest_cells(), accused.accused),
+        ("honest", matrix.honest_cells(), matrix.accused),
     ]
     cells = [(table, cell, make) for table, every, make in both for cell in every if cell[0] in worlds]
     rows: Rows = {"matrix": [], "honest": []}

@@ -13,7 +13,7 @@ from typing import Any
 from rovrl.errors import RovrlError, require
 from rovrl.output.files import write_json
 from rovrl.output.progress import progress_bar
-from rovrl_paper.lab.compare import Row, as_json, pairs, percent, points, table, title
+from rovrl_paper.lab.accuracy import Row, as_json, pairs, percent, points, table, title
 from rovrl_paper.lab.job import SPIKES, Job, finished, prepare
 from rovrl_paper.lab.methods import METHODS, chosen
 from rovrl_paper.lab.models.warmup import WarmUp

@@ -12,7 +12,7 @@ from rovrl.output.chart import STYLE, Series, line_chart, smoothed
 from rovrl.output.files import read_lines, write_text
 from rovrl.output.html import Html, element, joined, page, table
 from rovrl.records import read_steps
-from rovrl_paper.lab.compare import Comparison, Row, percent, points, title
+from rovrl_paper.lab.accuracy import Comparison, Row, percent, points, title
 from rovrl_paper.lab.job import finished, versions
 from rovrl_paper.lab.pool import Order
 from rovrl_paper.lab.preamble import command, preamble

@@ -1,6 +1,7 @@
 """The embedded job's rewards, as functions that TRL calls: verdict -> reward -> planted corruption -> clamp.
 
-A method that is told what was corrupted gets NaN in its place, which every channel of ours leaves out.
+A method that is told what was corrupted gets NaN in its place, which every channel of ours leaves out. A job may have three
+functions in place of one (a verifier, a judge, a length penalty): corruption then strikes the judge alone.
 
 Everything random about a step is drawn from a generator seeded by (seed, step), never carried over from the step
 before: every method meets the same noise and the same spikes, and a resumed run meets them again.
@@ -145,3 +146,31 @@ class EmbeddedReward:
 
     def _groups(self, count: int) -> np.ndarray:
         return np.arange(count) // self.group
+
+
+SEVERAL = "several"
+"""The reward of a job whose reward is three functions."""
+PENALTY = 0.01
+"""Per character."""
+JUDGE = 1
+
+RewardFunction = Callable[..., list[float]]
+Corruption = Callable[[torch.Tensor, int], tuple[torch.Tensor, list[str]]]
+
+
+def reward_functions(kind: str, reward: EmbeddedReward) -> tuple[list[RewardFunction], Corruption]:
+    """(what TRL calls, what corrupts a generation of it): the reward alone, or as one function of three."""
+    if kind != SEVERAL:
+        return [reward], reward.corrupt
+
+    def right(prompts: Sequence[str], completions: Sequence[str], **_: Any) -> list[float]:
+        return [float(reward.score(p, c)) for p, c in zip(prompts, completions, strict=True)]
+
+    def brief(completions: Sequence[str], **_: Any) -> list[float]:
+        return [-PENALTY * len(text) for text in completions]
+
+    def corrupt(rewards: torch.Tensor, step: int) -> tuple[torch.Tensor, list[str]]:
+        judged, labels = reward.corrupt(rewards[:, JUDGE : JUDGE + 1], step)
+        return torch.cat([rewards[:, :JUDGE], judged, rewards[:, JUDGE + 1 :]], 1), labels
+
+    return [right, reward, brief], corrupt

@@ -20,8 +20,7 @@ from rovrl_paper.lab import accuracy as evaluate
 from rovrl_paper.lab.job import Job, Report, finished
 from rovrl_paper.lab.methods import METHODS
 from rovrl_paper.lab.models.mismatch import MismatchedRollouts
-from rovrl_paper.lab.rewards import KINDS, EmbeddedReward
-from rovrl_paper.lab.several import reward_functions
+from rovrl_paper.lab.rewards import KINDS, EmbeddedReward, reward_functions
 
 CLOCKS = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "epoch")
 """Logged by TRL and left out of metrics.jsonl, whose rows must be the same in every repetition of a run."""

@@ -16,9 +16,8 @@ from rovrl.output.files import write_text
 from rovrl.output.html import Html, element, joined
 from rovrl.output.html import page as shell
 from rovrl.output.html import table as html_table
-from rovrl_paper.paper.checking import result
+from rovrl_paper.paper.checking import result, verdict
 from rovrl_paper.paper.item import Item, Row, Table
-from rovrl_paper.paper.markdown import verdict
 from rovrl_paper.paper.registry import ITEMS
 from rovrl_paper.paper.store import RESULTS, experiment, load, stem
 

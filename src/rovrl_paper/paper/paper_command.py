@@ -11,9 +11,8 @@ from rovrl.errors import RovrlError, did_you_mean
 from rovrl.output.files import write_text
 from rovrl.output.progress import progress_bar
 from rovrl_paper.paper import own_runs
-from rovrl_paper.paper.checking import result
+from rovrl_paper.paper.checking import reproduce_page, result
 from rovrl_paper.paper.item import Item
-from rovrl_paper.paper.markdown import reproduce_page
 from rovrl_paper.paper.registry import ITEMS
 from rovrl_paper.paper.store import RESULTS, draw, load, make
 

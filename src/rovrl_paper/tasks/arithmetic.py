@@ -15,8 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from rovrl_paper.tasks import characters
-from rovrl_paper.tasks.draws import different
+from rovrl_paper.tasks import characters, different
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection
 from functools import cache
 
-from rovrl_paper.tasks.draws import different
+from rovrl_paper.tasks import different
 
 BEGINNING = "A sentence with "
 _WORDS = (

@@ -20,7 +20,7 @@ PUBLISHED: tuple[Mutant, ...] = (
         ("num_levels=9", "num_levels=31"),
     ),
     *mutants(
-        "rovrl_paper/paper/experiments/sim_joint.py",
+        "rovrl_paper/paper/experiments/sim_estimators.py",
         SIMULATED,
         ("[[2 * mine[name]", "[[200 * mine[name]"),
         ("[[2 * mine[name]", "[[0.2 * mine[name]"),

@@ -13,9 +13,8 @@ from rovrl.audit.judge.codes import CODES
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 from rovrl_paper.fault_matrix import matrix as faults
-from rovrl_paper.fault_matrix.codes import codes, reported
-from rovrl_paper.fault_matrix.honest import HONEST
-from rovrl_paper.fault_matrix.simulated import SimulatedRun
+from rovrl_paper.fault_matrix.matrix import codes, reported
+from rovrl_paper.fault_matrix.runs import HONEST, SimulatedRun
 
 HARD = {("spikes of 4 sd, 1 %", "graded"), ("single groups repeated, 5 %", "rule")}
 """Below what can be told: four standard deviations of marks are 1.4; equal 0/1 groups happen by chance."""

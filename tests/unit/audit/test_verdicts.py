@@ -12,10 +12,9 @@ from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.jump import _deviations
 from rovrl.cli import main
 from rovrl.errors import RovrlError
-from rovrl_paper.fault_matrix.codes import codes as simulated_codes
-from rovrl_paper.fault_matrix.codes import reported
-from rovrl_paper.fault_matrix.honest import HONEST
-from rovrl_paper.fault_matrix.simulated import SimulatedRun, spikes, wrong_groups
+from rovrl_paper.fault_matrix.matrix import codes as simulated_codes
+from rovrl_paper.fault_matrix.matrix import reported
+from rovrl_paper.fault_matrix.runs import HONEST, SimulatedRun, spikes, wrong_groups
 
 
 def run(world, tmp_path, shape=(24, 8, 16), plant=None, seed=0, **more):

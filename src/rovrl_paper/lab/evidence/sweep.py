@@ -6,6 +6,9 @@
 What the claims rest on comes first, seed by seed, then the further tables. Runs live in OUT/runs; what a reader needs of them
 (settings, learning curve, verdict on every held-out problem, averages of the diagnostics, versions) is collected in
 OUT/runs.jsonl. A run with a line there counts as finished, even if its directory is gone: another OUT makes all of them again.
+
+The weights from which the runs start are kept in OUT/starts, one directory per warmed-up model: a warm-up differs from one kind
+of processor to another, and a sweep that goes on elsewhere starts from these, so that its runs can be compared.
 """
 
 from __future__ import annotations
@@ -21,11 +24,33 @@ from typing import Any
 
 from rovrl.errors import RovrlError
 from rovrl.output.files import read_lines, write_lines, write_text
-from rovrl_paper.lab.embedded import require_packages
+from rovrl_paper.lab.embedded import require_packages, starting_model
 from rovrl_paper.lab.evidence.plan import SWEEPS
-from rovrl_paper.lab.evidence.starts import kept_start
 from rovrl_paper.lab.job import Job, finished
+from rovrl_paper.lab.models.cache import MANIFEST, cached, intact
 from rovrl_paper.lab.pool import Order, run_all
+
+LARGEST = 8 << 20
+"""Bytes: larger models come from packages, where they are the same for everyone."""
+
+
+def kept_start(job: Job, out: Path) -> Path:
+    """The model that a sweep's jobs of this world start from: the one kept in OUT, else the cache's, which is kept now."""
+    for kept in (out / "starts").glob("*/"):
+        if intact(kept):
+            cached(kept.name, lambda draft, kept=kept: _copy(kept, draft))
+    place = starting_model(job)
+    kept = out / "starts" / place.name
+    if not kept.exists() and sum(file.stat().st_size for file in place.iterdir()) <= LARGEST:
+        shutil.copytree(place, kept)
+    return kept if intact(kept) else place
+
+
+def _copy(source: Path, target: Path) -> None:
+    for file in source.iterdir():
+        if file.name != MANIFEST:
+            shutil.copyfile(file, target / file.name)
+
 
 PAGE, ROLLOUTS_PAGE = Path("docs/evidence.md"), Path("docs/rollouts.md")
 """In the repository, the pages that explain the results are kept in step with them."""

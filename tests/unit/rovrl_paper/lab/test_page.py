@@ -10,11 +10,9 @@ import pytest
 from rovrl.output.chart import Series, line_chart, smoothed, ticks
 from rovrl.output.files import read_lines, write_json
 from rovrl.records import RecordWriter
-from rovrl_paper.lab.accuracy import pack, unpack
-from rovrl_paper.lab.compare import final_verdicts, pairs, table
+from rovrl_paper.lab.accuracy import final_verdicts, pack, pairs, table, unpack
 from rovrl_paper.lab.evidence.plan import SWEEPS
-from rovrl_paper.lab.evidence.report import main, tables, update_page, update_rollouts, write_report
-from rovrl_paper.lab.evidence.summary import answers, paired
+from rovrl_paper.lab.evidence.report import answers, main, paired, tables, update_page, update_rollouts, write_report
 from rovrl_paper.lab.job import Job, versions
 from rovrl_paper.lab.page import credit_for_being_right, write_page
 from rovrl_paper.lab.pool import Order

@@ -7,8 +7,7 @@ import torch
 
 from rovrl.train.contamination import parse
 from rovrl_paper.lab.job import SPIKES, Job
-from rovrl_paper.lab.rewards import EmbeddedReward
-from rovrl_paper.lab.several import JUDGE, PENALTY, SEVERAL, reward_functions
+from rovrl_paper.lab.rewards import JUDGE, PENALTY, SEVERAL, EmbeddedReward, reward_functions
 
 PROMPTS = ["12+34=", "12+34="] * 16
 COMPLETIONS = ["right", "wrong, and longer"] * 16

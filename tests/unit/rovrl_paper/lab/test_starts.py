@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rovrl.output.files import read_lines
-from rovrl_paper.lab.evidence import starts
+from rovrl_paper.lab.evidence import sweep
 from rovrl_paper.lab.evidence.report import tables
-from rovrl_paper.lab.evidence.starts import kept_start
+from rovrl_paper.lab.evidence.sweep import kept_start
 from rovrl_paper.lab.job import Job
 from rovrl_paper.lab.models.cache import cached
 
@@ -21,7 +21,7 @@ def test_the_first_start_is_kept_and_used_where_another_would_be_made(tmp_path, 
     out = tmp_path / "out"
     for made in ("first", "second", "third"):
         monkeypatch.setenv("ROVRL_CACHE", str(tmp_path / made))
-        monkeypatch.setattr(starts, "starting_model", lambda job, made=made: cached("warm-up-1", weights(made)))
+        monkeypatch.setattr(sweep, "starting_model", lambda job, made=made: cached("warm-up-1", weights(made)))
         if made == "third":
             cached("warm-up-1", weights(made))  # this machine has made its own before
         found = kept_start(Job(), out)
@@ -31,7 +31,7 @@ def test_the_first_start_is_kept_and_used_where_another_would_be_made(tmp_path, 
 
 def test_a_damaged_start_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("ROVRL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(starts, "starting_model", lambda job: cached("warm-up-1", weights("own")))
+    monkeypatch.setattr(sweep, "starting_model", lambda job: cached("warm-up-1", weights("own")))
     kept_start(Job(), tmp_path)
     (tmp_path / "starts" / "warm-up-1" / "model.safetensors").write_text("damaged")
     assert (kept_start(Job(), tmp_path) / "model.safetensors").read_text() == "own"

@@ -10,7 +10,7 @@ from rovrl.output.files import read_lines
 from rovrl_paper.lab import embedded_command
 from rovrl_paper.lab.evidence import plan as evidence_plan
 from rovrl_paper.lab.evidence import sweep
-from rovrl_paper.lab.evidence.questions import QUESTIONS
+from rovrl_paper.lab.evidence.plan import QUESTIONS
 from rovrl_paper.lab.job import Job
 
 

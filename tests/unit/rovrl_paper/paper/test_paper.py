@@ -8,11 +8,9 @@ import pytest
 
 from rovrl.cli import main
 from rovrl_paper.lab.accuracy import pack
-from rovrl_paper.paper.checking import result
-from rovrl_paper.paper.experiments.placement import checks, findings, tables
-from rovrl_paper.paper.experiments.placement_runs import PAPER, _rows
+from rovrl_paper.paper.checking import reproduce_page, result, verdict
+from rovrl_paper.paper.experiments.placement import PAPER, _rows, checks, findings, tables
 from rovrl_paper.paper.item import Check, Table, expected, relative, within
-from rovrl_paper.paper.markdown import reproduce_page, verdict
 from rovrl_paper.paper.registry import ITEMS
 from rovrl_paper.paper.store import experiment, latex, load, make, markdown, write_rows
 
