@@ -63,7 +63,9 @@ class ResumableTrainer(Trainer):
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """The engine's training step; the first one after a resume takes up the sum of losses, which starts at 0."""
-        self._total_loss_scalar, self._earlier_loss = self._total_loss_scalar + self._earlier_loss, 0.0
+        if self._earlier_loss:
+            self._total_loss_scalar, self._earlier_loss = self._total_loss_scalar + self._earlier_loss, 0.0
+            self._initial_global_step = 0  # transformers 5.23 divides that sum by the steps since this one
         return super().training_step(*args, **kwargs)
 
     def _state(self) -> dict[str, Any]:
