@@ -20,15 +20,8 @@ from rovrl.audit.judge.trained import advantages_agree_with, as_recorded, lost_a
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
 from rovrl.audit.measure.totals import step_table, summarise
-from rovrl.audit.read.find import find_reader, find_runs, tell_shared
-from rovrl.audit.read.grouping import (
-    check_group_size,
-    drop_evaluation,
-    drop_repeats,
-    join_interleaved,
-    mixed_prompts,
-    split_runs,
-)
+from rovrl.audit.read.find import find_reader, find_runs
+from rovrl.audit.read.grouping import check_group_size, grouped, mixed_prompts
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.records import RecordReader, server_notes
 from rovrl.audit.read.rollouts import Rollouts, load
@@ -80,7 +73,7 @@ def audit(
     reader.keep_evaluation = keep_evaluation
     notes = Notes()
     rollouts = load(reader, files, STATISTICS | ({"advantage"} if reader.logs_advantages else set()), notes, progress)
-    rollouts = _grouped(rollouts, reader, path, group_size, keep_evaluation)
+    rollouts = grouped(rollouts, reader, path, group_size, keep_evaluation)
     if not rollouts.groups:
         told = "; ".join(note.sentence for note in notes.all()[:3])
         raise RovrlError(f"nothing readable in {path}: {told or 'the files hold no rows'}")
@@ -142,6 +135,7 @@ def judge(
     by_prompt = reader.by_runs or reader.repeats
     evidence = Evidence(rollouts, table, ratios, mixed, trained, by_prompt, expect, asked)
     decisions = questions(evidence)
+    servers = server_notes(files) if isinstance(reader, RecordReader) else []
     return AuditResult(
         path=path,
         kind=reader.name,
@@ -149,12 +143,7 @@ def judge(
         summary=summarise(rollouts, table, ratios, evidence),
         findings=findings(evidence, limit),
         questions=decisions,
-        notes=[
-            *notes.all(),
-            *decisions,
-            *facts(evidence),
-            *(server_notes(files) if isinstance(reader, RecordReader) else []),
-        ],
+        notes=[*notes.all(), *decisions, *facts(evidence), *servers],
         certificate=certificate(table, reward_channel),
         thresholds=limit,
         groups=table,
@@ -167,21 +156,6 @@ def judge(
         rollouts=rollouts,
         reader=reader,
     )
-
-
-def _grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | None, keep_evaluation: bool) -> Rollouts:
-    if reader.by_runs:
-        size = group_size or reader.group_size
-        rollouts = split_runs(join_interleaved(rollouts, size), size)
-    elif group_size is not None:
-        rollouts.notes.tell("group_size_ignored", "the dump names its groups: --group-size was not needed and not used")
-    if reader.any_name and not reader.by_runs:
-        tell_shared(rollouts)
-    if reader.repeats:
-        rollouts = drop_repeats(rollouts)
-        if not keep_evaluation:
-            rollouts = drop_evaluation(rollouts, path, group_size)
-    return rollouts
 
 
 def _grpo(rollouts: Rollouts, table: GroupTable) -> NDArray[np.float64]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from rovrl.audit.describe.columns import named
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.find import OWN_FILES, READERS, find_runs
-from rovrl.audit.read.rows import Columns, Notes, Reader
+from rovrl.audit.read.notes import Notes
+from rovrl.audit.read.rows import Columns, Reader
 from rovrl.audit.read.table import table_files
 from rovrl.audit.read.tables import READ, batches, refusal
 from rovrl.audit.read.texts import ending
@@ -21,8 +22,8 @@ from rovrl.integrations.rewards import Completions
 COMPLETION = ("completion", "output", "response", *Columns.USUAL["completion"])
 
 
-def read_completions(path: Path, limit: int) -> Completions:
-    """The first `limit` responses at `path`, whole groups; a RovrlError if there are none.
+def read_completions(path: Path, limit: int, notes: Notes) -> Completions:
+    """The first `limit` responses at `path`, whole groups; a RovrlError if there are none. `notes`: what was left out.
 
     Of a dump that `rovrl audit` knows by its own files, what it counts as a response; else of any table with completions.
     """
@@ -30,7 +31,7 @@ def read_completions(path: Path, limit: int) -> Completions:
         raise RovrlError(f"{path} does not exist: name a run directory, a folder of rollouts, or one file")
     if path.is_file() and ending(path) not in READ:
         raise RovrlError(refusal(path))
-    found, seen, notes = Completions(), set(), Notes()
+    found, seen = Completions(), set()
     for batch in _responses(path, notes) or _tables(path, notes):
         _add(batch, found, seen)
         if len(found) >= limit:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rovrl.audit.describe.functions import variance_share
 from rovrl.audit.measure.statistics import group_table
+from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.tables import pa
 from rovrl.check.completions import joined, read_completions
@@ -67,7 +68,10 @@ def run(args: argparse.Namespace) -> int:
     if args.limit < 2:
         raise RovrlError(f"--limit must be at least 2, not {args.limit}")
     functions = {name: load(name) for name in args.functions}
-    rows = read_completions(Path(args.completions), args.limit)
+    notes = Notes()
+    rows = read_completions(Path(args.completions), args.limit, notes)
+    for note in notes.all():
+        print(visible(note.sentence), file=sys.stderr)
     if args.data:
         whole, rows = len(rows), joined(rows, Path(args.data))
         if len(rows) < whole:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rovrl.errors import RovrlError
+from rovrl.output.files import read_lines
 from rovrl.records import RecordWriter
 
 
@@ -99,10 +100,8 @@ def _kept(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def _texts(rollouts: Path, step: int) -> dict[str, dict[str, Any]]:
-    file = rollouts / f"{step}.jsonl"
-    if not file.exists():
-        return {}
-    return {row["uid"]: row for row in map(json.loads, file.read_text().splitlines())}
+    rows = read_lines(rollouts / f"{step}.jsonl", "delete that line", whole=lambda row: "uid" in row)
+    return {row["uid"]: row for row in rows}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -124,6 +124,16 @@ def test_records_are_read_once_per_response_although_they_hold_every_update(tmp_
     assert json.loads(capsys.readouterr().out)["functions"][0]["responses"] == 128
 
 
+def test_a_line_that_is_no_json_is_named_and_the_others_are_linted(tmp_path, place, capsys):
+    lines = (place / "dump.jsonl").read_text().splitlines()
+    (tmp_path / "damaged.jsonl").write_text("\n".join([*lines[:4], lines[4][:20], *lines[5:]]))
+    words = ["--completions", str(tmp_path / "damaged.jsonl"), "--json"]
+    assert main(["lint", f"{place / 'rewards_of_mine.py'}:honest", *words]) in (0, 1)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["functions"][0]["responses"] == 159
+    assert "damaged.jsonl: line 5 is not a JSON object and was left out" in shown.err
+
+
 @pytest.mark.parametrize(
     ("function", "completions", "sentence"),
     [

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rovrl.audit.arrays import index_array
 from rovrl.audit.read.cells import decodable, plain
 from rovrl.audit.read.completions import evaluations
+from rovrl.audit.read.find import tell_shared
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Reader
@@ -28,6 +29,21 @@ def check_group_size(group_size: int | None) -> None:
         raise RovrlError(
             f"--group-size must be at least 2, not {group_size}: a single response has nothing to compare with"
         )
+
+
+def grouped(rollouts: Rollouts, reader: Reader, path: Path, group_size: int | None, keep_evaluation: bool) -> Rollouts:
+    """The groups of a run, each once and without evaluation, as far as this kind of dump leaves that open."""
+    if reader.by_runs:
+        size = group_size or reader.group_size
+        rollouts = split_runs(join_interleaved(rollouts, size), size)
+    elif group_size is not None:
+        rollouts.notes.tell("group_size_ignored", "the dump names its groups: --group-size was not needed and not used")
+    if reader.any_name and not reader.by_runs:
+        tell_shared(rollouts)
+    if not reader.repeats:
+        return rollouts
+    rollouts = drop_repeats(rollouts)
+    return rollouts if keep_evaluation else drop_evaluation(rollouts, path, group_size)
 
 
 def split_runs(rollouts: Rollouts, group_size: int | None) -> Rollouts:

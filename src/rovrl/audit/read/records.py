@@ -40,7 +40,11 @@ class RecordReader(Reader):
     def files(self, path: Path) -> list[Path]:
         """The step files at `path`."""
         if path.is_file():
-            return [path] if path.suffix == ".parquet" and _is_record(path) else []
+            from rovrl import records  # with Parquet, which other dumps do not need
+
+            with suppress(ValueError):  # a damaged head whose names are not text
+                return [path] if path.suffix == ".parquet" and records.is_record_set(path) else []
+            return []
         for folder in (path, path / "records"):
             found = sorted(folder.glob("step_*.parquet"), key=natural) if folder.is_dir() else []
             if found:
@@ -96,15 +100,6 @@ class RecordReader(Reader):
         rows = np.array(rows, dtype=np.int64)
         group = integers_of(groups.dictionary_encode().indices)[rows]
         return rows[np.lexsort((responses[rows], group))]
-
-
-def _is_record(path: Path) -> bool:
-    from rovrl import records  # with Parquet, which other dumps do not need
-
-    try:
-        return records.is_record_set(path)
-    except ValueError:  # a damaged head whose names are not text
-        return False
 
 
 def server_notes(files: Sequence[Path]) -> list[Note]:

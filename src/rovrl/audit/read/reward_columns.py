@@ -101,15 +101,10 @@ def _sample(names: list[str], batches: Iterable[Batch]) -> tuple[Sample, set[str
             continue
         columns = {name: batch.numbers(name) for name in names}
         numeric |= {name for name, values in columns.items() if np.isfinite(values).any()}
-        advantage = advantage_of(batch)
-        sample.add(columns, batch.numbers(advantage) if advantage else None, _starts(batch))
+        advantage, prompt = advantage_of(batch), batch.texts("prompt").to_pylist()
+        start = [*(k for k in range(len(prompt)) if k == 0 or prompt[k] != prompt[k - 1]), len(prompt)]
+        sample.add(columns, batch.numbers(advantage) if advantage else None, np.array(start))
     return sample, numeric
-
-
-def _starts(batch: Batch) -> NDArray[np.int64]:
-    """Where the groups of a batch begin, and where the last one ends."""
-    prompt = batch.texts("prompt").to_pylist()
-    return np.array([*(k for k in range(len(prompt)) if k == 0 or prompt[k] != prompt[k - 1]), len(prompt)])
 
 
 def _told(inferred: Inferred, found: list[str]) -> str:

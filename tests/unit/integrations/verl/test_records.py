@@ -166,6 +166,16 @@ def test_a_damaged_file_is_left_out_and_told(run, tmp_path, capsys):
     assert "rank_0_000.npz is damaged and was left out" in capsys.readouterr().err
 
 
+def test_a_damaged_line_of_verls_dump_is_named_by_its_number(run, tmp_path):
+    _loss(run, [0])
+    (tmp_path / "rollouts").mkdir()
+    (tmp_path / "rollouts/1.jsonl").write_text(
+        '{"uid": "a_0_0", "input": "p", "output": "x"}\n{"uid": \n{"uid": "b"}\n'
+    )
+    with pytest.raises(RovrlError, match=r"1\.jsonl, line 2 is damaged: delete that line"):
+        _rows(run, tmp_path, rollouts=tmp_path / "rollouts")
+
+
 def test_a_directory_without_records_is_a_sentence(tmp_path, capsys):
     with pytest.raises(RovrlError, match="holds no recorded step"):
         verl_join.join(tmp_path, tmp_path / "out")
