@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from rovrl.errors import did_you_mean
 
@@ -18,12 +19,66 @@ GRPO_EPSILON = 1e-6
 C = TypeVar("C", bound="_Channel")
 
 
+OFF = ("none", "null", "off")
+"""What a text says that switches a channel off."""
+
+
 class _Channel:
-    """What both channels share: building from a mapping with a clear refusal of unknown fields."""
+    """What both channels share: presets by name, building from a mapping with a clear refusal of unknown fields."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Name -> the fields that differ from the defaults."""
+
+    @classmethod
+    def preset(cls: type[C], name: str) -> C:
+        """The channel of that name; any other is a ValueError with those that there are."""
+        if name not in cls.PRESETS:
+            known = " or ".join(f'"{each}"' for each in cls.PRESETS)
+            raise ValueError(f"a {cls.__name__} by name is {known}, not {name!r}{did_you_mean(name, cls.PRESETS)}")
+        return cls(**cls.PRESETS[name])
+
+    @classmethod
+    def of(cls: type[C], value: C | str) -> C:
+        """`value` if it is a channel of this kind, or the preset of that name; else a ValueError that says what to write."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            return cls.preset(value)
+        way = f"{cls.__name__}(**settings)" if isinstance(value, Mapping) else f"channel={cls.__name__}(...)"
+        raise ValueError(f"channel must be a {cls.__name__}, not a {type(value).__name__}: write {way}")
+
+    @classmethod
+    def fields_of(cls, name: str, value: Any) -> Any:
+        """What a setting called `name` says, as the fields that `from_dict` takes; None: the channel is off.
+
+        A channel, a mapping of its fields, or a text: a preset's name, JSON of a mapping, or one of `OFF`.
+        """
+        if isinstance(value, cls):
+            return value.to_dict()
+        if not isinstance(value, str):
+            return value
+        if value.strip().lower() in OFF:
+            return None
+        if value in cls.PRESETS:
+            return dict(cls.PRESETS[value])
+        try:
+            found = json.loads(value)
+        except json.JSONDecodeError:
+            found = None
+        if not isinstance(found, dict):
+            named = ", ".join(cls.PRESETS)
+            raise ValueError(f"{name} must be none, {named}, or JSON such as '{{\"num_blocks\": 3}}', not {value!r}")
+        return found
 
     @classmethod
     def from_dict(cls: type[C], settings: Mapping[str, Any]) -> C:
-        """The channel with `settings` over its defaults; an unknown field is a ValueError that lists the known ones."""
+        """The channel with `settings` over its defaults, or over those of `settings["preset"]`.
+
+        An unknown field is a ValueError that lists the known ones.
+        """
+        if "preset" in settings:
+            base = cls.preset(str(settings["preset"])).to_dict()
+            settings = base | {name: value for name, value in settings.items() if name != "preset"}
         known = [f.name for f in fields(cls)]  # pyright: ignore[reportArgumentType]
         unknown = sorted(str(key) for key in settings if key not in known)
         if unknown:
@@ -32,13 +87,6 @@ class _Channel:
                 f"{cls.__name__} has no field {', '.join(unknown)}{hint}; its fields are {', '.join(known)}"
             )
         return cls(**settings)
-
-    @classmethod
-    def check(cls, value: object) -> None:
-        """A ValueError that says what to write, unless `value` is a channel of this kind."""
-        if not isinstance(value, cls):
-            way = f"{cls.__name__}(**settings)" if isinstance(value, Mapping) else f"channel={cls.__name__}(...)"
-            raise ValueError(f"channel must be a {cls.__name__}, not a {type(value).__name__}: write {way}")
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as a plain dict, the inverse of `from_dict`."""
@@ -82,6 +130,12 @@ def _is_number(value: object) -> bool:
 class RewardChannel(_Channel):
     """Rewards -> reference -> bounded credit (eq:rovr, eq:credit_advantage, alg:rovr_gspo)."""
 
+    PRESETS = {  # noqa: RUF012
+        "paper": {},
+        "adaptive": {"credit_bound": ADAPTIVE, "credit_floor": ADAPTIVE},
+        "guarded": {"credit_bound": ADAPTIVE, "credit_floor": ADAPTIVE, "faults": "reject"},
+    }
+
     num_blocks: int = 3
     """B, blocks of the reward reference."""
     arbitrary_blocks: int | None = 1
@@ -117,6 +171,21 @@ class RewardChannel(_Channel):
     """"bound": every finite reward counts, as in the paper; "reject": rewards shown to be faults (docs/faults.md) are left
     out of every statistic, like a NaN, and get advantage 0."""
 
+    @classmethod
+    def paper(cls) -> Self:
+        """The paper's settings, which are the defaults."""
+        return cls.preset("paper")
+
+    @classmethod
+    def adaptive(cls) -> Self:
+        """The credit in the unit of the rewards (docs/adaptive.md)."""
+        return cls.preset("adaptive")
+
+    @classmethod
+    def guarded(cls) -> Self:
+        """Adaptive, and responses shown to be faults are left out (docs/faults.md)."""
+        return cls.preset("guarded")
+
     def __post_init__(self) -> None:
         self._count("num_blocks", 1)
         for name in ("arbitrary_blocks", "replaced_per_block"):
@@ -146,6 +215,8 @@ class RewardChannel(_Channel):
 class RatioChannel(_Channel):
     """Token log-ratios -> log sequence weight by SoftRoVR (eq:softrovr_ratio)."""
 
+    PRESETS = {"paper": {}}  # noqa: RUF012
+
     num_blocks: int = 8
     """B, contiguous blocks over a response's valid tokens."""
     min_block: int = 4
@@ -172,6 +243,11 @@ class RatioChannel(_Channel):
     """How the solution is differentiated: at the converged root, or through the paper's S steps."""
     units: Literal["absolute", "robust"] = "absolute"
     """"robust": score_width, temperature and median_width are multiples of the detached robust token scale."""
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The paper's settings, which are the defaults."""
+        return cls.preset("paper")
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "min_block", "num_levels", "iterations"):

@@ -40,6 +40,38 @@ class Credit:
 Formula = Callable[[Tensor, Blocks, RewardChannel], Credit]
 
 
+@dataclass(frozen=True)
+class Method:
+    """A formula with what the code around it must know of it."""
+
+    name: str
+    formula: Formula
+    leaves_out: int = 0
+    """How many responses the blocks leave out; if any, every number comes from the others alone (eq:loo_advantage)."""
+    robust: bool = False
+    """Whether it has a robust reference and a divisor of its own to speak of."""
+    bounded: bool = False
+    """Whether `credit_bound` and `credit_floor` take part."""
+
+    def __call__(self, rewards: Tensor, blocks: Blocks, channel: RewardChannel) -> Credit:
+        """The formula on finite groups [batch, group] with given blocks."""
+        return self.formula(rewards, blocks, channel)
+
+    @classmethod
+    def of(cls, method: str | Callable[..., Tensor]) -> Method:
+        """The formula of that name, or a function (rewards, channel, *, blocks) -> advantages as one."""
+        if isinstance(method, str):
+            if method not in FORMULAS:
+                raise ValueError(f"method must be one of {', '.join(FORMULAS)} or a function, not {method!r}")
+            return FORMULAS[method]
+
+        def formula(rewards: Tensor, blocks: Blocks, channel: RewardChannel) -> Credit:
+            nothing = torch.zeros_like(rewards[:, 0])
+            return Credit(method(rewards, channel, blocks=blocks), nothing, nothing)
+
+        return cls(getattr(method, "__name__", "function"), formula)
+
+
 def credit_map(u: Float[Tensor, "*n"], bound: float | Tensor) -> Float[Tensor, "*n"]:
     """χ_κ(u) = u/√(1 + (u/κ)²), eq:bounded_credit_map: odd, |χ| ≤ κ, slope 1 at 0; never overflows. Gradient: autograd."""
     bound = torch.as_tensor(bound, dtype=u.dtype, device=u.device)
@@ -118,7 +150,15 @@ def _floor_of_others(rewards: Tensor, channel: RewardChannel) -> Tensor:
     return torch.where(spread > 0, (ADAPTIVE_FLOOR * spread).clamp(min=ADAPTIVE_LEAST), UNKNOWN_FLOOR)
 
 
-FORMULAS: dict[str, Formula] = {"grpo": grpo, "center": center, "loo": leave_one_out, "credit": credit}
+FORMULAS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("grpo", grpo),
+        Method("center", center, robust=True),
+        Method("loo", leave_one_out, leaves_out=1, robust=True),
+        Method("credit", credit, robust=True, bounded=True),
+    )
+}
 """Name -> the formula on finite groups with given blocks; `ADVANTAGES` adds everything around it."""
 
 

@@ -1,11 +1,22 @@
-"""What a run logs about the two statistics, and the one place where a metric name is spelled."""
+"""What a run logs: the names of all metrics in one place, the numbers computed once for all engines, the formulas below.
+
+docs/metrics.md explains them. Groups "with contrast" have two or more rewards that count (finite, not rejected) and are not
+all equal. Means over groups are over these: the others have advantage 0, and a divisor that is the floor says nothing about
+the rewards.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from rovrl.advantage import Explanation
+from rovrl.credit import credit_map
+from rovrl.faults import Faults
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, clip_branch
 
 PREFIX = "rovr/"
@@ -46,6 +57,15 @@ METRICS: dict[str, str] = {
 }
 """Name (without the prefix `rovr/`) -> what it is; docs/metrics.md says what a healthy run shows."""
 
+MOVED = 1e-5
+"""Mean |log weight| below which the policy has not moved: it is rounding, a thirtieth of GSPO's clip band at most."""
+SATURATED = 0.9
+WEIGHT_METRICS = ("weight_shift", "weight_disagreement", "clip_upper", "clip_lower", "branch_moved", "margin")
+"""The names that `weight_metrics` fills."""
+
+PER_FUNCTION = ("credit_bound", "nonfinite_rate", "rejected", "tied_rate", "variance_share")
+"""The names that are also logged for each reward function, where there are several."""
+
 
 def metric(name: str, function: str | None = None) -> str:
     """The logged name of a metric, `rovr/<name>`, or `rovr/<name>/<function>` for one reward function of several.
@@ -55,6 +75,175 @@ def metric(name: str, function: str | None = None) -> str:
     if name not in METRICS:
         raise KeyError(f"{name!r} is not in rovrl.diagnostics.METRICS")
     return PREFIX + name + ("" if function is None else f"/{function}")
+
+
+def reward_metrics(info: Explanation, functions: Sequence[str] = ()) -> dict[str, float]:
+    """What the reward channel did to one gathered batch, `rovr/<name>` -> value; a mean over nothing is left out.
+
+    With several reward functions each value is the mean over the functions that have one, weighted by |w_k|, and each
+    function has its own `rovr/<name>/<function>` (`functions`: their names; without them 1, 2, ...).
+    """
+    if info.parts:
+        parts = [reward_metrics(part) for part in info.parts]
+        return _weighted(parts, [abs(weight) for weight in info.weights]) | _by_function(info, parts, functions)
+    found = {
+        "fallback_rate": _mean(info.fallback[info.finite_size >= 2]),
+        "tied_rate": _mean(info.tied),
+        "nonfinite_rate": _mean(~info.finite),
+        "single_rate": _mean(info.finite_size < 2),
+        "lagged_scale": info.lagged_scale,
+        "lagged_spread": info.lagged_spread,
+    }
+    if info.faults is not None:
+        found |= _fault_metrics(info.rejected, info.faults)
+    if info.method.robust:
+        found |= _reference_metrics(info)
+    if info.method.bounded:
+        found |= _credit_metrics(info)
+    return {metric(name): float(value) for name, value in found.items() if value is not None and value == value}
+
+
+def _by_function(info: Explanation, parts: list[dict[str, float]], functions: Sequence[str]) -> dict[str, float]:
+    """The metrics of `PER_FUNCTION`; functions of the same name are numbered, so that none hides another."""
+    names = list(functions) or [str(k) for k in range(1, len(parts) + 1)]
+    names = [f"{name}_{k}" if names.count(name) > 1 else name for k, name in enumerate(names, start=1)]
+    found = {}
+    for name, part, share in zip(names, parts, _variance_shares(info), strict=True):
+        values = part | ({} if math.isnan(share) else {metric("variance_share"): share})
+        found |= {metric(each, name): values[metric(each)] for each in PER_FUNCTION if metric(each) in values}
+    return found
+
+
+def _variance_shares(info: Explanation) -> list[float]:
+    """Cov(w_k A_k, A) / Var(A) over the scored responses: sums to 1, negative for a function that the others outvote.
+
+    NaN where A does not vary.
+    """
+    weights = torch.tensor(info.weights, dtype=torch.float64, device=info.advantages.device)
+    columns = torch.stack([part.advantages.double() for part in info.parts])[:, info.finite] * weights.unsqueeze(-1)
+    columns = columns - columns.mean(-1, keepdim=True)
+    whole = columns.sum(0)
+    variance = whole.square().sum()
+    return torch.where(variance > 0, (columns * whole).sum(-1) / variance, math.nan).tolist()
+
+
+def _fault_metrics(rejected: Tensor, faults: Faults) -> dict[str, float]:
+    """What was rejected and beyond which thresholds; a threshold or a dispersion that does not exist is left out."""
+    found = {"rejected": _mean(rejected)}
+    for name, side in (("above", faults.above), ("below", faults.below)):
+        if math.isfinite(side.threshold):
+            found |= {f"fault_threshold_{name}": side.threshold, f"fault_dispersion_{name}": side.dispersion}
+    if faults.level:
+        found["merit_level"] = faults.level
+    return found
+
+
+def _reference_metrics(info: Explanation) -> dict[str, float]:
+    has_scale = info.contrast & (info.nu > 0)
+    found = {
+        "reference_shift": _mean((info.reference - info.mean).abs()[info.contrast]),
+        "scale": _mean(info.scale[info.contrast]),
+        "nu": _mean(info.nu[has_scale]),
+        "correction": _mean(info.correction[has_scale]),
+    }
+    return found | ({"scale_is_local": float(info.scale_source == "local")} if has_scale.any() else {})
+
+
+def _credit_metrics(info: Explanation) -> dict[str, float]:
+    bound, floor = info.channel.credit_bound, info.channel.credit_floor
+    if isinstance(bound, str) or isinstance(floor, str):  # adaptive, and no group to measure
+        return {}
+    shaped = (info.advantages.double() * info.scale[info.group]).abs()
+    counted = info.counted & info.contrast[info.group]
+    return {
+        "credit_bound": bound,
+        "credit_floor": floor,
+        "saturation": _mean((shaped > SATURATED * bound * info.unit[info.group])[counted]),
+        **_distortion(info, bound, floor),
+    }
+
+
+def _distortion(info: Explanation, bound: float, floor: float) -> dict[str, float]:
+    """The two terms below prop:credit_gradient_distortion: |χ_κ(U) − U|/S_χ, and |U| |S_χ − S_lin|/(S_χ S_lin).
+
+    S_lin is the scale of the residuals U themselves. Left out where a square of them overflows.
+    """
+    keep = info.counted & info.contrast[info.group]
+    group, unit = info.group[keep], info.unit[info.group[keep]]
+    u, scale = info.rewards[keep].double() - info.reference[group], info.scale[group]
+    squares = torch.zeros_like(info.scale).index_add(0, group, u * u) / info.finite_size.clamp(min=1)
+    linear = (squares[group] + (floor * unit) ** 2).sqrt()
+    if not bool(linear.isfinite().all()):
+        return {}
+    return {
+        "credit_shaping": _mean((u - credit_map(u, bound * unit)).abs() / scale),
+        "scale_construction": _mean(u.abs() * (scale - linear).abs() / scale / linear),
+    }
+
+
+def weight_metrics(
+    log_weight: Tensor,
+    mean: Tensor,
+    advantage: Tensor,
+    rows: Tensor,
+    clip: tuple[float, float] | None,
+    reduce: Callable[[Tensor], Tensor] = lambda sums: sums,
+) -> dict[str, float]:
+    """What the ratio channel did to one batch of responses, `rovr/<name>` -> value; `reduce` sums a tensor over all ranks.
+
+    Means over the responses that have tokens (`rows`). `clip` is (low, high), None for a loss without clip branches. Without
+    such responses nothing is said, and without movement (`MOVED`) no weight_disagreement.
+    """
+    log_weight, mean, advantage = (x.detach()[rows] for x in (log_weight, mean, advantage))
+    log_weight, mean = log_weight.double(), mean.double()
+    parts = {"count": torch.ones_like(mean), "weight_shift": (log_weight - mean).abs(), "moved": mean.abs()}
+    if clip is not None:
+        branch = clip_branch(log_weight, advantage, *clip)
+        parts["clip_upper"], parts["clip_lower"] = branch > 0, branch < 0
+        parts["branch_moved"] = branch_flips(log_weight, mean, advantage, *clip)
+        parts["margin"] = clip_margin(log_weight, *clip)
+    # float32: the sums of a batch keep seven digits, and not every device reduces float64
+    sums = reduce(torch.stack([part.sum().float() for part in parts.values()])).tolist()
+    total = dict(zip(parts, sums, strict=True))
+    count, moved = total.pop("count"), total.pop("moved")
+    if count == 0:
+        return {}
+    found = {name: value / count for name, value in total.items()}
+    if moved > MOVED * count:
+        found["weight_disagreement"] = total["weight_shift"] / moved
+    return {metric(name): value for name, value in found.items()}
+
+
+def rollout_metrics(
+    weights: Tensor, log_ratios: Tensor, mask: Tensor, reduce: Callable[[Tensor], Tensor] = lambda sums: sums
+) -> dict[str, float]:
+    """What a rollout correction did to one batch, `rovr/<name>` -> value: means over the tokens that the mask keeps.
+
+    `weights` as `rovrl.rollout_weights` returns them; `log_ratios` are log π_old - log π_rollout, NaN where there is none.
+    """
+    weights = weights.expand_as(log_ratios)
+    parts = {
+        "rollout_gap": log_ratios.nan_to_num().abs()[mask],
+        "rollout_weight": weights[mask],
+        "rollout_left_out": weights[mask] == 0,
+    }
+    sums = [torch.ones_like(weights)[mask].sum(), *(part.sum().float() for part in parts.values())]
+    count, *totals = reduce(torch.stack(sums)).tolist()
+    return {metric(name): total / count for name, total in zip(parts, totals, strict=True)} if count else {}
+
+
+def _weighted(found: list[dict[str, float]], weights: list[float]) -> dict[str, float]:
+    result = {}
+    for name in map(metric, METRICS):
+        pairs = [(metrics[name], weight) for metrics, weight in zip(found, weights, strict=True) if name in metrics]
+        total = math.fsum(weight for _, weight in pairs)
+        if total > 0:
+            result[name] = math.fsum(value * weight for value, weight in pairs) / total
+    return result
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean()) if values.numel() else math.nan
 
 
 def contrast(advantages: Float[Tensor, "*batch group"], keep: Bool[Tensor, "*batch group"]) -> Float[Tensor, "*batch"]:

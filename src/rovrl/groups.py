@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rovrl.robust.centers import dense_real
@@ -29,7 +31,9 @@ class Column(Protocol):
 Rewards = Tensor | Sequence[float | int | None] | Sequence[Sequence[float | int | None]] | np.ndarray | Column
 """A tensor, or a list, array or table column of numbers in which None stands for a score that never came."""
 GroupIds = Sequence[Any] | np.ndarray | Tensor | Column
-Bucket = tuple[int, Tensor, Tensor]
+Rows = Int[Tensor, "group m"] | None
+"""Which responses form each of some groups; None: all of them, one group after the other."""
+Bucket = tuple[int, Tensor, Rows]
 """(m, groups [g], rows [g, m]): the groups in which m responses count, and which responses those are."""
 
 
@@ -95,7 +99,43 @@ def _id(value: Any, place: int) -> Any:
     return value
 
 
-def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[Bucket]:
+@dataclass(frozen=True)
+class Groups:
+    """Which responses belong together: coded once for a batch, whatever its reward functions."""
+
+    ids: Int[Tensor, " n"] | None
+    count: int
+    width: int = 0
+    """The responses of every group, where they are the rows of a matrix (and `ids` None); else 0."""
+
+    @classmethod
+    def of(cls, group_ids: GroupIds, like: Tensor) -> Groups:
+        """The groups of equal ids, one id per entry of `like`, on its device."""
+        code, count = group_codes(group_ids, len(like))
+        return cls(code.to(like.device), count)
+
+    @cached_property
+    def code(self) -> Int[Tensor, " n"]:
+        """The number of each response's group, in the order in which the groups first appear."""
+        return torch.arange(self.count).repeat_interleave(self.width) if self.ids is None else self.ids
+
+    def buckets(self, counted: Bool[Tensor, " n"], every: bool) -> list[Bucket]:
+        """(m, groups, rows) for every number m ≥ 2 of responses that count, ascending; `every`: all count."""
+        if every and self.ids is None:
+            whole: list[Bucket] = [(self.width, torch.arange(self.count, device=counted.device), None)]
+            return whole if self.width >= 2 and self.count else []
+        return list(buckets(counted, self.code.to(counted.device), self.count))
+
+    def matrix(self, x: Float[Tensor, " n"], rows: Rows) -> Float[Tensor, "group m"]:
+        """The values of these responses."""
+        return x.view(self.count, self.width) if rows is None else x[rows]
+
+    def put(self, x: Float[Tensor, " n"], rows: Rows, values: Float[Tensor, "group m"]) -> None:
+        """Writes the values of these responses into `x`."""
+        self.matrix(x, rows).copy_(values) if rows is None else x.index_put_((rows,), values)
+
+
+def buckets(finite: Tensor, group: Tensor, num_groups: int) -> Iterator[tuple[int, Tensor, Tensor]]:
     """(m, groups [g], rows [g, m]) for every number m ≥ 2 of finite responses that occurs, ascending."""
     rows = finite.nonzero().squeeze(-1)
     own = group[rows]

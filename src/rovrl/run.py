@@ -18,12 +18,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rovrl.advantage import Advantage, by_function, explain_groups
+from rovrl.advantage import Advantage, Explanation, by_function, explain_groups, weighted_sum
 from rovrl.config import RewardChannel
-from rovrl.explanation import Explanation, weighted_sum
+from rovrl.diagnostics import reward_metrics
 from rovrl.faults import FaultWindow, find_faults
-from rovrl.groups import GroupIds, Rewards, group_codes
-from rovrl.metrics import reward_metrics
+from rovrl.groups import GroupIds, Groups, Rewards
 from rovrl.partition import Partitions
 from rovrl.robust.kernels import compiled_if_large
 from rovrl.robust.scale import LaggedScale
@@ -49,23 +48,23 @@ class Memory:
     def explain(
         self,
         rewards: Float[Tensor, " n"],
-        group_ids: GroupIds,
+        groups: Groups,
         channel: RewardChannel,
         partitions: Partitions,
         method: str | Advantage,
     ) -> Explanation:
         """One step of one reward function: settings and faults by the steps before it, then this step is taken in."""
-        group, num_groups = group_codes(group_ids, len(rewards))
-        faults = find_faults(rewards, group, num_groups, self.window) if channel.faults == "reject" else None
-        kept = rewards if faults is None else torch.where(faults.rejected, torch.nan, rewards)
+        coded = groups.code, groups.count
+        faults = find_faults(rewards, *coded, self.window) if channel.faults == "reject" else None
         with compiled_if_large(len(rewards)):
             if faults is None:
-                known = scales_for_step(channel, self.scales, kept, group, num_groups)
+                known = scales_for_step(channel, self.scales, rewards, *coded)
             else:
-                known = scales_for_step(channel, self.scales, kept, group, num_groups, rewards, faults.measure)
-        info = explain_groups(rewards, group_ids, channel, partitions, method, faults=faults, scales=known)
+                kept = torch.where(faults.rejected, torch.nan, rewards)
+                known = scales_for_step(channel, self.scales, kept, *coded, rewards, faults.measure)
+        info = explain_groups(rewards, groups, channel, partitions, method, faults=faults, scales=known)
         if faults is not None:
-            self.window.add(rewards, group)
+            self.window.add(rewards, groups.code)
         return replace(info, lagged_scale=known.scale or None, lagged_spread=known.spread or None)
 
 
@@ -76,9 +75,8 @@ class RewardRun:
     the run's seed and the number of the step.
     """
 
-    def __init__(self, channel: RewardChannel = RewardChannel(), *, seed: int = 0) -> None:  # noqa: B008 - frozen
-        RewardChannel.check(channel)
-        self.channel = channel
+    def __init__(self, channel: RewardChannel | str = RewardChannel(), *, seed: int = 0) -> None:  # noqa: B008 - frozen
+        self.channel = RewardChannel.of(channel)
         self.seed = _whole("the seed of a RewardRun", seed)
         self.step = 0
         """How many steps were taken."""
@@ -165,9 +163,9 @@ class RewardRun:
         columns, shares = by_function(rewards, weights)
         memory = self._remembered(len(columns))
         generator = torch.Generator().manual_seed(self.partition_seed(training))
-        partitions = Partitions(self.channel, generator)
+        groups, partitions = Groups.of(group_ids, columns[0]), Partitions(self.channel, generator)
         parts = [
-            known.explain(column, group_ids, self.channel, partitions, method)
+            known.explain(column, groups, self.channel, partitions, method)
             for known, column in zip(memory, columns, strict=True)
         ]
         return parts[0] if shares is None else weighted_sum(parts, shares, self.channel)

@@ -6,8 +6,8 @@ Two numbers: the paper's sandwich scale, for the ν̂ of small blocks, and the `
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -15,8 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rovrl.config import ADAPTIVE, RewardChannel
-from rovrl.groups import GroupIds, Rewards, as_rewards, buckets, group_codes
-from rovrl.partition import guarded
+from rovrl.faults import Faults
+from rovrl.groups import Bucket, GroupIds, Rewards, as_rewards, buckets, group_codes
+from rovrl.partition import Partition, guarded
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import whole_scale
 from rovrl.robust.scale import LaggedScale, median_of
@@ -84,6 +85,68 @@ def in_unit(settings: RewardChannel, channel: RewardChannel, factor: float) -> R
         return settings
     names = [name for name in ("credit_bound", "credit_floor") if getattr(channel, name) == ADAPTIVE]
     return replace(settings, **{name: max(getattr(settings, name) * factor, ADAPTIVE_LEAST) for name in names})
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings with numbers in place of words: in common, and for each number of responses that count."""
+
+    channel: RewardChannel
+    common: RewardChannel
+    by_size: dict[int, RewardChannel]
+    factors: list[Tensor]
+    """For each bucket, the unit of each group over the common one; empty if there is one unit."""
+    level: float = 0.0
+    """The level of merit that adaptive credit is measured in; 0 if it is measured in the spread."""
+
+    @classmethod
+    def of(
+        cls,
+        groups: list[Tensor],
+        used: dict[int, Partition],
+        channel: RewardChannel,
+        alone: bool,
+        known: StepScales | None,
+        faults: Faults | None = None,
+    ) -> Resolved:
+        """By what is known of earlier steps, else by this batch; `alone`: each response finds its own by the others.
+
+        A level of merit is two spreads, if all is in one unit.
+        """
+        if not any(needs_scale(channel, blocks) for blocks, _ in used.values()):
+            return cls(channel, channel, dict.fromkeys(used, channel), [])
+        if known is None:
+            scale, spread, factors = batch_scales(groups, channel, measure=faults.measure if faults else plain)
+        else:
+            (scale, spread, _), factors = known, []
+        if alone:
+            return cls(channel, resolve(channel, scale, spread=spread), dict.fromkeys(used, channel), [])
+        level = faults.level if faults else 0.0
+        level = level if is_adaptive(channel) and level > 2 * spread and _one_unit(known, factors) else 0.0
+        spread = level / 2 if level else spread
+        by_size = {m: resolve(channel, scale, blocks, spread=spread) for m, (blocks, _) in used.items()}
+        return cls(channel, resolve(channel, scale, spread=spread), by_size, factors, level)
+
+    def by_unit(self, found: Sequence[Bucket], known: StepScales | None) -> Iterator[tuple[Bucket, float]]:
+        """The buckets, those with groups of several units in parts, each with its unit over the common one."""
+        for k, (m, groups, rows) in enumerate(found):
+            factors = known.factors[groups] if known is not None else self.factors[k] if self.factors else None
+            units = [1.0] if factors is None or not is_adaptive(self.channel) else factors.unique().tolist()
+            if len(units) == 1:
+                yield (m, groups, rows), units[0]
+                continue
+            every = torch.arange(m * len(groups), device=groups.device).view(-1, m) if rows is None else rows
+            for unit in units:
+                chosen = factors == unit
+                yield (m, groups[chosen], every[chosen]), unit
+
+    def for_groups(self, size: int, factor: float) -> RewardChannel:
+        """The settings for groups of so many responses, in their unit."""
+        return in_unit(self.by_size[size], self.channel, factor)
+
+
+def _one_unit(known: StepScales | None, factors: list[Tensor]) -> bool:
+    return all(bool((unit == 1).all()) for unit in (factors if known is None else [known.factors]))
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ SOLUTIONS = {"implicit": soft_rows, "unrolled": unrolled}
 def soft_rovr(
     log_ratios: Float[Tensor, "*seq token"],
     mask: Bool[Tensor, "*seq token"] | None = None,
-    channel: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
+    channel: RatioChannel | str = RatioChannel(),  # noqa: B008 - frozen
 ) -> Float[Tensor, "*seq"]:
     """SoftRoVR(ℓ_1 .. ℓ_T), the log sequence weight of eq:softrovr_ratio.
 
@@ -33,7 +33,7 @@ def soft_rovr(
     Gradient: by `channel.gradient`; sums to one over the valid tokens (prop:main_softrovr_stability). First order only.
     """
     log_ratios = _checked(log_ratios, mask)
-    RatioChannel.check(channel)
+    channel = RatioChannel.of(channel)
     shape = log_ratios.shape
     if log_ratios.numel() == 0:
         return log_ratios.sum(-1)
@@ -46,7 +46,7 @@ def soft_rovr(
 def soft_rovr_packed(
     log_ratios: Float[Tensor, " token"],
     cu_seqlens: Int[Tensor, " seq_plus_1"],
-    channel: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
+    channel: RatioChannel | str = RatioChannel(),  # noqa: B008 - frozen
 ) -> Float[Tensor, " seq"]:
     """SoftRoVR of responses that lie one behind the other: `cu_seqlens` is 0, T_1, T_1 + T_2, ..., the number of tokens.
 
@@ -57,6 +57,7 @@ def soft_rovr_packed(
             "log_ratios must be flat tokens and cu_seqlens flat integers with a leading 0, not "
             f"{log_ratios.dtype} {tuple(log_ratios.shape)} and {cu_seqlens.dtype} {tuple(cu_seqlens.shape)}"
         )
+    channel = RatioChannel.of(channel)
     log_ratios, bounds = as_working(log_ratios), cu_seqlens.to(log_ratios.device, torch.int64)
     if channel.gradient == "implicit":
         with torch.autocast(log_ratios.device.type, enabled=False):
@@ -68,7 +69,7 @@ def soft_rovr_packed(
 def soft_rovr_context_parallel(
     log_ratios: Float[Tensor, "*seq token"],
     mask: Bool[Tensor, "*seq token"] | None = None,
-    channel: RatioChannel = RatioChannel(),  # noqa: B008 - frozen
+    channel: RatioChannel | str = RatioChannel(),  # noqa: B008 - frozen
     *,
     group: dist.ProcessGroup | None = None,
     order: str = "contiguous",
@@ -81,7 +82,7 @@ def soft_rovr_context_parallel(
     Gradient: implicit, of the rank's own tokens, for a loss that every rank computes alike; without a message. First order.
     """
     log_ratios = _checked(log_ratios, mask)
-    RatioChannel.check(channel)
+    channel = RatioChannel.of(channel)
     _check_group(log_ratios, channel, group, order)
     shape = log_ratios.shape[:-1]
     rows = (shape.numel(), log_ratios.shape[-1])

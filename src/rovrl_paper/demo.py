@@ -19,14 +19,13 @@ GROUP, SEED, SPIKE = 16, 1, 18.64
 """A group like the paper's: spread 0.165 inside it; the spike is 16 global standard deviations of 1.165."""
 EARLIER = 64
 """Prompts of the step before, of whose rewards one in sixteen was broken likewise, up or down."""
-ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
 PANELS = {
-    "GRPO / GSPO": ("grpo", {}),
-    "RoVR-GSPO, the paper's settings": ("credit", {}),
-    "RoVR-GSPO, adaptive (beyond the paper)": ("credit", ADAPTIVE),
-    "RoVR-GSPO, guarded (beyond the paper)": ("credit", {**ADAPTIVE, "faults": "reject"}),
+    "GRPO / GSPO": ("grpo", "paper"),
+    "RoVR-GSPO, the paper's settings": ("credit", "paper"),
+    "RoVR-GSPO, adaptive (beyond the paper)": ("credit", "adaptive"),
+    "RoVR-GSPO, guarded (beyond the paper)": ("credit", "guarded"),
 }
-"""Title -> advantage method and settings."""
+"""Title -> advantage method and preset of the reward channel."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def scenes() -> dict[str, Scene]:
     honest = torch.arange(GROUP) < GROUP - 1
     result = {}
     for title, (method, settings) in PANELS.items():
-        run = rovrl.RewardRun(rovrl.RewardChannel(**settings))
+        run = rovrl.RewardRun(settings)
         run.explain(*earlier())
         clean, broken = (run.evaluate(r, [0] * GROUP, method=method).advantages for r in (before, after))
         kept = rovrl.contrast(broken, honest) / rovrl.contrast(clean, honest)

@@ -9,8 +9,7 @@ import torch
 from omegaconf import OmegaConf
 
 import tiny
-from rovrl.diagnostics import PREFIX
-from rovrl.metrics import WEIGHT_METRICS
+from rovrl.diagnostics import PREFIX, WEIGHT_METRICS
 
 GROUP, GROUPS = 16, 6
 REWARDS = 0.2 * torch.randn(GROUPS, GROUP, generator=torch.Generator().manual_seed(12))

@@ -15,8 +15,7 @@ import rovrl
 from rovrl import cli
 from rovrl.audit import audit
 from rovrl.check import Remark, doctor
-from rovrl.diagnostics import METRICS, metric
-from rovrl.metrics import WEIGHT_METRICS, weight_metrics
+from rovrl.diagnostics import METRICS, WEIGHT_METRICS, metric, weight_metrics
 from rovrl.output.progress import silent
 from rovrl.records import RecordWriter, read_steps
 from rovrl.robust import location

@@ -2,11 +2,15 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 
 import pytest
+import torch
 
 import rovrl
 from rovrl import RatioChannel, RewardChannel
+from rovrl.integrations import environment
+from rovrl.integrations.verl import settings as verl_settings
 
 REWARD_BAD = [
     ("num_blocks", 0, "at least 1"),
@@ -98,3 +102,46 @@ def test_the_default_design_of_sixteen_responses_stands_on_the_resolution_fronti
     sizes = rovrl.Blocks.contiguous(16, c.num_blocks).sizes
     assert len(sizes) >= 2 * c.arbitrary_blocks + 1
     assert min(sizes) >= 2 * c.replaced_per_block + 1
+
+
+PRESETS = {
+    "paper": RewardChannel(),
+    "adaptive": RewardChannel(credit_bound="adaptive", credit_floor="adaptive"),
+    "guarded": RewardChannel(credit_bound="adaptive", credit_floor="adaptive", faults="reject"),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_its_settings_wherever_a_channel_is_given(name, monkeypatch):
+    channel = PRESETS[name]
+    assert getattr(RewardChannel, name)() == channel
+    assert RewardChannel.from_dict({"preset": name, "num_blocks": 4}) == replace(channel, num_blocks=4)
+    rewards = torch.randn(64, generator=torch.Generator().manual_seed(0))
+    ids = [i // 16 for i in range(64)]
+    expected = rovrl.grouped_advantages(rewards, ids, channel)
+    assert torch.equal(rovrl.grouped_advantages(rewards, ids, name), expected)
+    assert torch.equal(rovrl.ADVANTAGES["credit"](rewards.view(4, 16), name).flatten(), expected)
+    assert rovrl.RewardRun(name).channel == channel
+    for text in (name, f'{{"preset": "{name}"}}'):
+        monkeypatch.setenv("ROVRL_REWARD_CHANNEL", text)
+        assert environment.channels().reward == channel
+    assert verl_settings.reward_channel({"rovr": {"preset": name}}) == channel
+    assert verl_settings.reward_channel({"rovr": name}) == channel
+
+
+def test_the_ratio_channel_of_the_paper_has_a_name_too(monkeypatch):
+    monkeypatch.setenv("ROVRL_RATIO_CHANNEL", "paper")
+    assert RatioChannel.paper() == RatioChannel() == environment.channels().ratio
+    x = torch.randn(2, 40, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(rovrl.soft_rovr(x, channel="paper"), rovrl.soft_rovr(x))
+
+
+def test_an_unknown_preset_is_refused_with_those_that_there_are(monkeypatch):
+    sentence = 'RewardChannel by name is "paper" or "adaptive" or "guarded", not .*did you mean guarded'
+    with pytest.raises(ValueError, match=sentence):
+        rovrl.grouped_advantages([1.0, 0.0], ["a", "a"], "gaurded")
+    with pytest.raises(ValueError, match="by name is"):
+        RewardChannel.from_dict({"preset": "gspo"})
+    monkeypatch.setenv("ROVRL_REWARD_CHANNEL", "gaurded")
+    with pytest.raises(rovrl.RovrlError, match="ROVRL_REWARD_CHANNEL must be none, paper, adaptive, guarded, or JSON"):
+        environment.channels()

@@ -9,7 +9,7 @@ import torch
 
 import rovrl
 from rovrl import RewardChannel, RewardRun
-from rovrl.explanation import Explanation
+from rovrl.advantage import Explanation
 from rovrl.scales import channel_for_step
 
 SMALL = RewardChannel(replaced_per_block=0, scale_source="lagged", credit_bound="adaptive", credit_floor="adaptive")

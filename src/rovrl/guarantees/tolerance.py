@@ -18,9 +18,8 @@ from rovrl.guarantees.credit import credit_bound
 from rovrl.guarantees.movement import breakdown, reference_range
 from rovrl.guarantees.premises import count
 from rovrl.partition import Partitions, partition
-from rovrl.resolved import Resolved
 from rovrl.robust.blocks import Blocks
-from rovrl.scales import is_adaptive
+from rovrl.scales import Resolved, is_adaptive
 
 PIECE = 2**13
 """Rewards searched at a time, in whole groups."""
@@ -74,7 +73,7 @@ def tolerance(
         raise ValueError(f"groups must include one with {max(r + 1, 2)} finite rewards, not {len(rows)} with fewer")
     partitions, parts = Partitions(channel, generator), []
     used = {m: partitions[m] for m, _, _ in found}
-    settings = Resolved.of([values[at] for _, _, at in found], used, channel, "credit", None)
+    settings = Resolved.of([values[at] for _, _, at in found], used, channel, False, None)
     for (m, which, at), factor in settings.by_unit(found, None):
         few = max(PIECE // m, 1)
         for some, rewards in zip(which.split(few), values[at].split(few), strict=True):

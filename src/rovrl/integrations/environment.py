@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 
+C = TypeVar("C", RewardChannel, RatioChannel)
 REWARD, RATIO = "ROVRL_REWARD_CHANNEL", "ROVRL_RATIO_CHANNEL"
 
 
@@ -20,25 +20,14 @@ class Channels(NamedTuple):
 
 
 def channels() -> Channels:
-    """What the environment says: JSON with a channel's fields, or none; by default the paper's settings."""
-    reward, ratio = _fields(REWARD), _fields(RATIO)
+    """What the environment says: a preset's name, JSON with a channel's fields, or none; by default the paper's settings."""
+    return Channels(_channel(REWARD, RewardChannel), _channel(RATIO, RatioChannel))
+
+
+def _channel(name: str, kind: type[C]) -> C | None:
     try:
-        return Channels(
-            None if reward is None else RewardChannel.from_dict(reward),
-            None if ratio is None else RatioChannel.from_dict(ratio),
-        )
+        found = kind.fields_of(name, os.environ.get(name, "").strip() or "{}")
+        return None if found is None else kind.from_dict(found)
     except ValueError as error:
-        raise RovrlError(f"{REWARD} or {RATIO}: {error}") from None
-
-
-def _fields(name: str) -> dict[str, Any] | None:
-    text = os.environ.get(name, "").strip()
-    if text.lower() in ("none", "null", "off"):
-        return None
-    try:
-        found = json.loads(text or "{}")
-    except json.JSONDecodeError:
-        found = text
-    if not isinstance(found, dict):
-        raise RovrlError(f"{name} must be none or JSON such as '{{\"num_blocks\": 3}}', not {text!r}")
-    return found
+        text = str(error)
+        raise RovrlError(text if text.startswith(name) else f"{name}: {text}") from None

@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rovrl.diagnostics import metric
+from rovrl.diagnostics import WEIGHT_METRICS, metric, weight_metrics
 from rovrl.errors import RovrlError
 from rovrl.integrations.environment import RATIO, REWARD, channels
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, clipped_objective
-from rovrl.metrics import WEIGHT_METRICS, weight_metrics
 from rovrl.robust.kernels import compiled
 from rovrl.run import RewardRun
 from rovrl.weight import gspo_mean, soft_rovr

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rovrl.config import RewardChannel
 from rovrl.errors import RovrlError, did_you_mean
 
-ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
-GUARDED = ADAPTIVE | {"faults": "reject"}
+ADAPTIVE = dict(RewardChannel.PRESETS["adaptive"])
+GUARDED = dict(RewardChannel.PRESETS["guarded"])
 """Rewards shown to be faults are left out; the rest gets adaptive credit."""
 
 

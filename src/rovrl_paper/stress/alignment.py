@@ -23,8 +23,8 @@ from rovrl.output.intervals import Estimate, bootstrap, draws
 from rovrl.output.progress import Progress, progress_bar
 from rovrl_paper.worlds import ASIDE, SIMULATED, Knobs, Truth, draw
 
-ADAPTIVE = RewardChannel(credit_bound="adaptive", credit_floor="adaptive")
-GUARDED = RewardChannel(credit_bound="adaptive", credit_floor="adaptive", faults="reject")
+ADAPTIVE = RewardChannel.adaptive()
+GUARDED = RewardChannel.guarded()
 Contender = Callable[[Tensor], Tensor]
 REPLICATES, SEED = 2000, 20250904
 

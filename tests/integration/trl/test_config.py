@@ -11,7 +11,7 @@ from trl.scripts.utils import TrlParser
 
 import tiny
 from rovrl import RatioChannel, RewardChannel, RovrlError
-from rovrl.integrations.trl import RoVRConfig, RoVRTrainer
+from rovrl.integrations.trl import RoVRConfig, RoVRRLOOConfig, RoVRTrainer
 from rovrl.integrations.trl.installed import check_trl
 
 
@@ -94,8 +94,11 @@ REFUSED = {
     "unknown ratio field": ({"ratio_channel": {"gamma": 1}}, "RatioChannel has no field gamma.*temperature"),
     "bad value": ({"reward_channel": {"num_blocks": 0}}, "num_blocks must be a whole number"),
     "not a dict": ({"reward_channel": 3}, "reward_channel must be a RewardChannel, a dict"),
-    "no json": ({"reward_channel": "{num_blocks 3}"}, "reward_channel must be none or JSON such as"),
-    "no setting": ({"ratio_channel": "adaptive"}, "ratio_channel must be none or JSON such as"),
+    "no json": (
+        {"reward_channel": "{num_blocks 3}"},
+        "reward_channel must be none, paper, adaptive, guarded, or JSON such as",
+    ),
+    "no setting": ({"ratio_channel": "adaptve"}, "ratio_channel must be none, paper.*, or JSON such as"),
     "negative clip": ({"epsilon": -0.1}, "epsilon must be in"),
     "negative upper clip": ({"epsilon_high": -0.1}, "epsilon_high at least 0"),
     "scale_rewards": ({"scale_rewards": "none"}, "scale_rewards='none' would be ignored"),
@@ -205,3 +208,12 @@ def test_unsloth_is_refused_beside_the_ratio_channel_and_let_be_beside_the_rewar
     with pytest.raises(ValueError, match=r"Unsloth is imported.*ratio_channel=None"):
         tiny.trainer(tmp_path)
     assert tiny.trainer(tmp_path, ratio_channel=None).ratio_channel is None
+
+
+@pytest.mark.parametrize("name", ["paper", "adaptive", "guarded"])
+def test_a_channel_may_be_the_name_of_a_preset(tmp_path, name):
+    made = config(tmp_path, reward_channel=name, ratio_channel="paper")
+    assert made.reward_settings == RewardChannel.preset(name)
+    assert made.ratio_settings == RatioChannel()
+    assert config(tmp_path, reward_channel={"preset": name}).reward_settings == RewardChannel.preset(name)
+    assert RoVRRLOOConfig(str(tmp_path), reward_channel=name).reward_settings == RewardChannel.preset(name)

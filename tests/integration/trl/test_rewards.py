@@ -6,7 +6,7 @@ import torch
 import one_batch
 import rovrl
 import tiny
-from rovrl.metrics import PER_FUNCTION
+from rovrl.diagnostics import PER_FUNCTION
 
 pytestmark = pytest.mark.slow
 

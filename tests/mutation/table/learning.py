@@ -59,7 +59,7 @@ LEARNING: tuple[Mutant, ...] = (
         ("upper.to(torch.int64) - lower", "upper.to(torch.int64) + lower"),
     ),
     *mutants(
-        "metrics.py",
+        "diagnostics.py",
         "unit/test_run.py",
         ("(scale - linear).abs()", "(scale + linear).abs()"),
         ("+ (floor * unit) ** 2", "+ 0 * (floor * unit) ** 2"),

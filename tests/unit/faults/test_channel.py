@@ -9,7 +9,7 @@ import torch
 
 import rovrl
 from rovrl import RewardChannel, RewardRun
-from rovrl.metrics import reward_metrics
+from rovrl.diagnostics import reward_metrics
 
 ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
 GUARDED = RewardChannel(**ADAPTIVE, faults="reject")

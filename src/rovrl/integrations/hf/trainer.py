@@ -16,10 +16,9 @@ from torch import Tensor
 
 from rovrl import baselines
 from rovrl.config import RatioChannel, RewardChannel
-from rovrl.diagnostics import metric
+from rovrl.diagnostics import metric, weight_metrics
 from rovrl.integrations.hf.state import ResumableTrainer
 from rovrl.loss import MAX_LOG_WEIGHT
-from rovrl.metrics import weight_metrics
 from rovrl.robust.kernels import compiled
 from rovrl.weight import gspo_mean, soft_rovr
 

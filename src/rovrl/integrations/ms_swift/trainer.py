@@ -14,12 +14,12 @@ from accelerate.utils import gather_object
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
+from rovrl.diagnostics import reward_metrics
 from rovrl.integrations.environment import channels
 from rovrl.integrations.hf.rewards import channel_input
 from rovrl.integrations.hf.trainer import RobustTrainer
 from rovrl.integrations.ms_swift.settings import PER_FUNCTION, check
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
-from rovrl.metrics import reward_metrics
 from rovrl.partition import fallback_sentence
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
+from rovrl.config import OFF, RatioChannel, RewardChannel, RolloutCorrection
 from rovrl.integrations.hf.trainer import updates_see_moved_policy
 from rovrl.integrations.trl.checks import (
     ADVANTAGE_NAMES,
@@ -33,8 +32,8 @@ TOKEN_CLIP = 0.2
 class RoVRConfig(GRPOConfig):
     """Configuration of `RoVRTrainer`: every field of TRL's GRPOConfig, with GSPO's defaults, plus the two channels.
 
-    `reward_channel` and `ratio_channel` are a `rovrl.RewardChannel` and a `rovrl.RatioChannel`, or dicts of their fields;
-    None switches a channel off, so that both None is plain GSPO.
+    `reward_channel` and `ratio_channel` are a `rovrl.RewardChannel` and a `rovrl.RatioChannel`, names of their presets
+    ("paper", "adaptive", "guarded"), or dicts of their fields; None switches a channel off, so that both None is plain GSPO.
     """
 
     _VALID_DICT_FIELDS = [  # noqa: RUF012
@@ -58,11 +57,13 @@ class RoVRConfig(GRPOConfig):
     )
     reward_channel: dict[str, Any] | str | RewardChannel | None = field(
         default_factory=dict,
-        metadata={"help": "Fields of RewardChannel as a dict; {} is the paper's setting, none is TRL's own advantage."},
+        metadata={
+            "help": "paper, adaptive, guarded, or fields of RewardChannel as a dict; none is TRL's own advantage."
+        },
     )
     ratio_channel: dict[str, Any] | str | RatioChannel | None = field(
         default_factory=dict,
-        metadata={"help": "Fields of RatioChannel as a dict; {} is the paper's setting, none is the plain mean."},
+        metadata={"help": "paper, or fields of RatioChannel as a dict; none is the plain mean."},
     )
     advantage: str = field(
         default="credit",
@@ -83,8 +84,8 @@ class RoVRConfig(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        self.reward_channel = as_fields("reward_channel", self.reward_channel, RewardChannel)
-        self.ratio_channel = as_fields("ratio_channel", self.ratio_channel, RatioChannel)
+        self.reward_channel = RewardChannel.fields_of("reward_channel", self.reward_channel)
+        self.ratio_channel = RatioChannel.fields_of("ratio_channel", self.ratio_channel)
         self.rollout_correction = _as_correction(self.rollout_correction)
         self._gspo_clip()
         run_without_accelerator(self)
@@ -190,27 +191,11 @@ def run_without_accelerator(config: Any) -> None:
         config.bf16 = False
 
 
-def as_fields(name: str, value: Any, kind: type[RewardChannel] | type[RatioChannel]) -> Any:
-    """A channel as a dict of its fields, which TRL can save: from the channel itself, or from the JSON of a command line."""
-    if isinstance(value, kind):
-        return value.to_dict()
-    if not isinstance(value, str):
-        return value
-    if value.strip().lower() in ("none", "null", "off"):
-        return None
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{name} must be none or JSON such as '{{\"num_blocks\": 3}}', not {value!r} ({error})"
-        ) from None
-
-
 def _as_correction(value: Any) -> Any:
     """A rollout correction as its name, a dict of its fields, or None."""
     if isinstance(value, RolloutCorrection):
         return value.to_dict()
-    if isinstance(value, str) and value.strip().lower() in ("none", "null", "off"):
+    if isinstance(value, str) and value.strip().lower() in OFF:
         return None
     return value
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from rovrl import baselines
+from rovrl.advantage import Explanation
+from rovrl.diagnostics import reward_metrics
 from rovrl.errors import RovrlError, place_of
-from rovrl.explanation import Explanation
 from rovrl.integrations.hf.rewards import channel_input, total
 from rovrl.integrations.hf.trainer import RobustTrainer
 from rovrl.integrations.trl.rewards import RewardTransform, transformed
-from rovrl.metrics import reward_metrics
 from rovrl.partition import could_adapt
 from rovrl.run import RewardRun
 

@@ -12,8 +12,8 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from rovrl.advantage import Explanation
 from rovrl.credit import FORMULAS
-from rovrl.explanation import Explanation
 from rovrl.records import RecordWriter
 from rovrl.records.schema import CALLS
 

@@ -24,7 +24,7 @@ from rovrl.integrations.trl.checks import (
     check_rewards,
     warn_of_fallback,
 )
-from rovrl.integrations.trl.config import as_fields, mapping, run_without_accelerator
+from rovrl.integrations.trl.config import mapping, run_without_accelerator
 from rovrl.integrations.trl.credit import CreditedTrainer
 from rovrl.integrations.trl.rewards import RewardTransform
 
@@ -47,7 +47,7 @@ class RoVRRLOOConfig(RLOOConfig):
     ratio_channel = None
 
     def __post_init__(self) -> None:
-        self.reward_channel = as_fields("reward_channel", self.reward_channel, RewardChannel)
+        self.reward_channel = RewardChannel.fields_of("reward_channel", self.reward_channel)
         run_without_accelerator(self)
         super().__post_init__()
         channel = self.reward_settings

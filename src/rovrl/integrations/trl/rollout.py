@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from rovrl.config import RolloutCorrection
+from rovrl.diagnostics import rollout_metrics
 from rovrl.errors import RovrlError
-from rovrl.metrics import rollout_metrics
 from rovrl.rollout import rollout_weights
 
 RATIO, SAMPLED, OLD = "importance_sampling_ratio", "sampling_per_token_logps", "old_per_token_logps"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rovrl.explanation import Explanation
+from rovrl.advantage import Explanation
 from rovrl.integrations.trl.card import card, settings_section
 from rovrl.integrations.trl.checks import check_inputs, check_rewards, check_sampler
 from rovrl.integrations.trl.config import RoVRConfig

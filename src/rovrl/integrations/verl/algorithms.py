@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rovrl.config import RolloutCorrection
-from rovrl.diagnostics import metric
+from rovrl.diagnostics import WEIGHT_METRICS, metric, rollout_metrics, weight_metrics
 from rovrl.errors import require
 from rovrl.integrations.verl import records as verl_records
 from rovrl.integrations.verl.run import VerlRun
@@ -36,7 +36,6 @@ from rovrl.integrations.verl.settings import (
 )
 from rovrl.integrations.verl.step import Step, current_step, listen
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP, clipped_objective
-from rovrl.metrics import WEIGHT_METRICS, rollout_metrics, weight_metrics
 from rovrl.robust.kernels import compiled
 from rovrl.rollout import rollout_weights
 from rovrl.weight import gspo_mean, soft_rovr

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from rovrl.advantage import Explanation
 from rovrl.config import RatioChannel
-from rovrl.explanation import Explanation
 from rovrl.output.files import write_text
 from rovrl.records.schema import CALLS
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from rovrl.advantage import Explanation
 from rovrl.config import RewardChannel
-from rovrl.explanation import Explanation
 from rovrl.groups import Rewards
 from rovrl.integrations.verl import records as verl_records
 from rovrl.integrations.verl.step import current_step

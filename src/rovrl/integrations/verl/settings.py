@@ -120,6 +120,11 @@ def _plain(settings: Any) -> Mapping[str, Any]:
     if settings is None:
         return {}
     plain = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
+    if isinstance(plain, str):
+        return {"preset": plain}
     if not isinstance(plain, Mapping):
-        raise ValueError(f"rovr must hold fields of its channel, as in +algorithm.rovr.num_blocks=3, not {plain!r}")
+        raise ValueError(
+            "rovr must hold fields of its channel, as in +algorithm.rovr.num_blocks=3, or the name of a preset, as in "
+            f"+algorithm.rovr.preset=guarded, not {plain!r}"
+        )
     return plain  # pyright: ignore[reportReturnType]

@@ -17,7 +17,7 @@ from rovrl.integrations.trl.checks import (
     warn_of_fallback,
     warn_of_wide_clip,
 )
-from rovrl.integrations.trl.config import TOKEN_CLIP, as_fields, mapping, run_without_accelerator
+from rovrl.integrations.trl.config import TOKEN_CLIP, mapping, run_without_accelerator
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
 
 
@@ -56,8 +56,8 @@ class RoVRAsyncConfig(AsyncGRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        self.reward_channel = as_fields("reward_channel", self.reward_channel, RewardChannel)
-        self.ratio_channel = as_fields("ratio_channel", self.ratio_channel, RatioChannel)
+        self.reward_channel = RewardChannel.fields_of("reward_channel", self.reward_channel)
+        self.ratio_channel = RatioChannel.fields_of("ratio_channel", self.ratio_channel)
         reward, ratio = self.reward_settings, self.ratio_settings
         if self.epsilon is None and self.epsilon_high is None and ratio is not None:
             self.epsilon_high = CLIP_HIGH

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rovrl import baselines
+from rovrl.diagnostics import reward_metrics, weight_metrics
 from rovrl.errors import RovrlError
 from rovrl.integrations.hf.rewards import channel_input
 from rovrl.integrations.hf.trainer import RobustTrainer
@@ -22,7 +23,6 @@ from rovrl.integrations.trl.async_grpo.installed import AsyncGRPOTrainer
 from rovrl.integrations.trl.card import ROVR
 from rovrl.integrations.trl.checks import check_rewards
 from rovrl.loss import MAX_LOG_WEIGHT
-from rovrl.metrics import reward_metrics, weight_metrics
 from rovrl.robust.kernels import compiled
 from rovrl.run import RewardRun
 from rovrl.weight import soft_rovr_packed
