@@ -13,6 +13,7 @@ import sys
 import time
 
 from measuring import Row
+from rovrl.output.progress import counted, progress_bar
 from rovrl.tasks import math
 from rovrl.tasks.answers import final_answer
 from rovrl.tasks.verify import VerifierPool
@@ -73,11 +74,9 @@ def each(completions: list[str], golds: list[str], workers: int) -> float:
 
 def run(quick: bool) -> list[Row]:
     """Rates and ratios, measured in turns so that the machine's load falls on each; a progress bar over the first rollout."""
-    from rovrl.evaluate.show import progress
-
     completions, golds = workload(24 if quick else 192, 16)
-    with progress("completions scored", len(completions)) as advance, VerifierPool(2) as pool:
-        scores = math.scores(completions, golds, pool=pool, on_done=advance)
+    with progress_bar("completions scored") as progress, VerifierPool(2) as pool:
+        scores = math.scores(completions, golds, pool=pool, on_done=counted(progress, len(completions)))
     size = 48 if quick else 384
     plain, ours, one, two, agree = [], [], [], [], []
     for turn in range(2 if quick else 5):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tiny
 from rovrl.cli import main
-from rovrl.evaluate.store import read_records
+from rovrl.evaluate.results import read_records
 from rovrl.output.files import read_lines, write_lines
 from rovrl.records import read_steps
 from rovrl.train.checkpoints import last_checkpoint

@@ -1,17 +1,64 @@
-"""Responses from a model: transformers everywhere, vLLM where it is installed with a GPU."""
+"""Responses from a model: how they are drawn, by transformers everywhere, by vLLM where it is installed with a GPU."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from rovrl.errors import RovrlError, require
-from rovrl.evaluate.settings import Decoding
 from rovrl.tasks.chat import Chat, as_prompt
+
+MAX_NEW_TOKENS = {"math": 8192, "govreport": 1024, "toolcall": 1024, "own": 1024}
+"""The paper's response limits (`app:exp_protocol`); it states none for GovReport: its 1,024 are ours, as those of `own`."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How responses are drawn. Temperature 0 is greedy."""
+
+    samples: int = 1  # k responses per problem and run
+    runs: int = 1
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_new_tokens: int | None = None  # None: the task's limit
+    seed: int = 0
+    chunk: int = 8  # problems generated together; part of the settings, because batches decide the random numbers
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "runs", "chunk"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise ValueError(f"temperature must be 0 (greedy) or a positive number, not {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")
+        if self.temperature == 0 and self.samples * self.runs > 1:
+            raise ValueError(
+                "greedy decoding gives the same response every time: set a temperature for more samples or runs"
+            )
+
+    def limit(self, task: str) -> int:
+        """The response limit for a task."""
+        return self.max_new_tokens or MAX_NEW_TOKENS[task]
+
+    def seed_of(self, suite: str, run: int, unit: int) -> int:
+        """The seed of one chunk of problems in one run: the same for every model, whatever was done before it."""
+        words = f"{self.seed}/{suite}/{run}/{unit}".encode()
+        return int.from_bytes(hashlib.blake2b(words, digest_size=4).digest(), "big")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
 
 
 class Response(NamedTuple):
@@ -109,6 +156,17 @@ def choose(name: str) -> Callable[..., Engine]:
     if name == "auto":
         name = "vllm" if importlib.util.find_spec("vllm") and torch.cuda.is_available() else "transformers"
     return ENGINES[name]
+
+
+def refuse_missing(model: str) -> None:
+    """A RovrlError at once for a path that does not exist, for which the Hub would be asked again and again.
+
+    "runs/none" could be a name on the Hub; it is a path if the directory `runs` is here, or is the one runs are written to.
+    """
+    first, *rest = Path(model).parts or (".",)
+    is_path = model.startswith((".", "/", "~")) or len(rest) > 1 or (rest and (first == "runs" or Path(first).is_dir()))
+    if is_path and not Path(model).exists():
+        raise RovrlError(f"there is no model at {model}: give a directory that holds one, or its name on the Hub")
 
 
 def load_causal(model: str, device: str) -> tuple[Any, Any]:

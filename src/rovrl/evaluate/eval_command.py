@@ -6,12 +6,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rovrl.errors import RovrlError
-from rovrl.evaluate import show
-from rovrl.evaluate.settings import Decoding, task_of
+from rovrl.errors import RovrlError, require
 from rovrl.output.progress import counted, progress_bar
 from rovrl.tasks.catalog import SETS, load, parse_columns, read_rows
+
+if TYPE_CHECKING:
+    from rovrl.evaluate.engine import Decoding
 
 EXAMPLE = """\
 examples:
@@ -80,9 +82,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     from rovrl.evaluate import engine
-    from rovrl.evaluate.rewards import load_rewards
-    from rovrl.evaluate.run import evaluate
+    from rovrl.evaluate.metrics import load_rewards
+    from rovrl.evaluate.run import evaluate, task_of
 
+    out = args.out or Path("runs/eval") / Path(args.models[0]).name
+    if not (out / "settings.json").is_file():  # an evaluation that has begun may need its models no more
+        for model in args.models:
+            engine.refuse_missing(model)
     decoding = _decoding(args)
     names = [name.strip() for name in args.suite.split(",") if name.strip()]
     columns = parse_columns(args.columns) if args.columns else {}
@@ -93,7 +99,6 @@ def _evaluate(args: argparse.Namespace) -> int:
             "own:FILE needs a metric: --reward file.py:function (called as TRL or verl calls it), or --reward math for "
             "math-verify on the column 'answer'"
         )
-    out = args.out or Path("runs/eval") / Path(args.models[0]).name
     opened = engine.choose(args.engine)
     try:
         with progress_bar("responses") as progress:
@@ -108,12 +113,14 @@ def _evaluate(args: argparse.Namespace) -> int:
             )
     except ValueError as error:
         raise RovrlError(str(error)) from None
-    _print(args, results, show.results_table)
+    _print(args, results, results_table)
     print(f"every response and results.json are in {out}", file=sys.stderr)
     return 0
 
 
 def _decoding(args: argparse.Namespace) -> Decoding:
+    from rovrl.evaluate.engine import Decoding
+
     temperature = args.temperature
     if temperature is None:
         temperature = 0.0 if args.samples * args.runs == 1 else 1.0
@@ -124,15 +131,14 @@ def _decoding(args: argparse.Namespace) -> Decoding:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from rovrl.evaluate.compare import compare
+    from rovrl.evaluate.results import compare
 
-    _print(args, compare(*args.compare), show.comparison_table)
+    _print(args, compare(*args.compare), comparison_table)
     return 0
 
 
 def _check_gold(args: argparse.Namespace) -> int:
-    from rovrl.evaluate.gold import checks
-    from rovrl.evaluate.gold import run as run_check
+    from rovrl.evaluate.metrics import checks, run_check
 
     files = [file for path in args.check_gold for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
     found = {}
@@ -142,7 +148,7 @@ def _check_gold(args: argparse.Namespace) -> int:
             on_done = counted(progress, sum(len(check.entries) for check in asked))
             found[str(file)] = [run_check(check, on_done) for check in asked]
         if not args.json:
-            show.gold_table(str(file), found[str(file)])
+            gold_table(str(file), found[str(file)])
     if args.json:
         print(json.dumps(found, indent=2))
     return 0
@@ -153,3 +159,70 @@ def _print(args: argparse.Namespace, results: dict, table) -> None:
         print(json.dumps(results, indent=2))
     else:
         table(results)
+
+
+def results_table(results: dict[str, Any]) -> None:
+    """Prints each suite and metric: mean ± sd over runs, the interval over problems, pass@k, the share of cut-off responses."""
+    table = _table("suite", "problems", "metric", "mean ± sd over runs", "95 % over problems", "samples", "cut off")
+    for suite, entry in results["suites"].items():
+        for metric, found in entry["metrics"].items():
+            spread = f" ± {found['sd']:.4f}" if found["sd"] is not None else ""
+            extra = ", ".join(f"{key} {found[key]:.4f}" for key in found if key.startswith(("pass@", "mean@")))
+            low, high = found["interval"]
+            table.add_row(
+                suite,
+                str(entry["problems"]),
+                metric,
+                f"{found['mean']:.4f}{spread}",
+                f"[{low:.4f}, {high:.4f}]",
+                extra,
+                f"{100 * entry['cut_off']:.1f} %",
+            )
+    _show(table)
+
+
+def comparison_table(result: dict[str, Any]) -> None:
+    """Prints B - A for each suite and metric."""
+    table = _table("suite", "metric", "problems", "A", "B", "B - A", "95 % paired", "B better / worse / equal")
+    for suite, metrics in result["suites"].items():
+        for metric, found in metrics.items():
+            low, high = found["interval"]
+            table.add_row(
+                suite,
+                metric,
+                str(found["problems"]),
+                f"{found['first']:.4f}",
+                f"{found['second']:.4f}",
+                f"{found['difference']:+.4f}",
+                f"[{low:+.4f}, {high:+.4f}]",
+                f"{found['better']} / {found['worse']} / {found['equal']}",
+            )
+    _show(table)
+    print(f"A = {result['first']}\nB = {result['second']}")
+
+
+def gold_table(path: str, lines: list[dict[str, Any]]) -> None:
+    """Prints each check of a file, then every exception with its reason."""
+    table = _table(path, "right", "asked", "", "per second")
+    for line in lines:
+        share = 100 * line["right"] / line["asked"] if line["asked"] else 100.0
+        rate = line["asked"] / line["seconds"] if line["seconds"] else 0.0
+        table.add_row(line["check"], str(line["right"]), str(line["asked"]), f"{share:.2f} %", f"{rate:.0f}")
+    _show(table)
+    for line in lines:
+        for name, answer, reason in line["exceptions"]:
+            print(f"  {line['check']}: not {name} ({answer!r}): {reason}")
+
+
+def _table(*columns: str) -> Any:
+    table = require("rich.table", extra="tasks").Table(box=require("rich.box", extra="tasks").SIMPLE)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    return table
+
+
+def _show(table: Any) -> None:
+    console = require("rich.console", extra="tasks").Console()
+    if not console.is_terminal:
+        console.width = 140  # a file or a pipe has no width of its own
+    console.print(table)

@@ -1,7 +1,8 @@
-"""Runs an evaluation: for each suite and run, chunk by chunk: generate, measure, keep."""
+"""An evaluation: how responses are drawn, and for each suite and run, chunk by chunk: generate, measure, keep."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,14 +11,25 @@ from typing import Any
 import numpy as np
 
 from rovrl.errors import RovrlError
-from rovrl.evaluate.engine import Engine
-from rovrl.evaluate.measure import BINARY, MEASURES, Metrics
-from rovrl.evaluate.rewards import Reward
-from rovrl.evaluate.settings import Decoding, fingerprint, task_of
-from rovrl.evaluate.statistics import summarize
-from rovrl.evaluate.store import Record, Store, values
+from rovrl.evaluate.engine import Decoding, Engine
+from rovrl.evaluate.metrics import BINARY, MEASURES, Metrics, Reward
+from rovrl.evaluate.results import Record, Store, summarize, values
 from rovrl.output.progress import Progress, counted, silent
-from rovrl.tasks.catalog import Example
+from rovrl.tasks.catalog import SETS, Example
+
+
+def task_of(suite: str) -> str:
+    """The task a suite belongs to: by the catalog, or the word before the colon of TASK:FILE."""
+    return SETS[suite].task if suite in SETS else suite.partition(":")[0]
+
+
+def fingerprint(examples: Sequence[Example]) -> str:
+    """Sixteen hex digits that change when a problem, its order or its gold answer changes."""
+    digest = hashlib.blake2b(digest_size=8)
+    for example in examples:
+        digest.update(repr(sorted(example.items())).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
 
 Unit = tuple[int, int]
 """(run, chunk of problems)"""

@@ -25,7 +25,8 @@ Function = Callable[..., Any]
 class Completions:
     """Rows of one response each; `group` is equal for the responses to one prompt."""
 
-    prompt: list[str] = field(default_factory=list)
+    prompt: list[Any] = field(default_factory=list)
+    """Texts, or conversations as lists of messages."""
     completion: list[str] = field(default_factory=list)
     group: list[str] = field(default_factory=list)
     columns: dict[str, list[Any]] = field(default_factory=dict)
@@ -96,13 +97,18 @@ def call(function: Function, rows: Completions, chat: bool) -> Answer:
     start = time.perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            values: Any = _by_row(function, rows) if takes_one(function) else _together(function, rows, chat)
+            values = called(function, rows, chat)
     except (Exception, SystemExit) as error:
         return Answer(error=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": "))
     values = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(values, list | tuple):
         return Answer(no_list=type(values).__name__)
     return Answer(list(values), seconds=time.perf_counter() - start)
+
+
+def called(function: Function, rows: Completions, chat: bool) -> Any:
+    """The same as the function returns it; whatever it raises is raised."""
+    return _by_row(function, rows) if takes_one(function) else _together(function, rows, chat)
 
 
 def takes_one(function: Function) -> bool:
@@ -115,9 +121,13 @@ def takes_one(function: Function) -> bool:
 
 def _together(function: Function, rows: Completions, chat: bool) -> Any:
     completions = [[{"role": "assistant", "content": text}] for text in rows.completion] if chat else rows.completion
-    prompts = [[{"role": "user", "content": text}] for text in rows.prompt] if chat else rows.prompt
+    prompts = [_messages(prompt) for prompt in rows.prompt] if chat else rows.prompt
     given = {name: values for name, values in rows.columns.items() if name.isidentifier()} | _of_a_trainer()
     return _awaited([function(**(given | {"prompts": list(prompts), "completions": list(completions)}))])[0]
+
+
+def _messages(prompt: str | list[dict[str, str]]) -> list[dict[str, str]]:
+    return prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
 
 
 def _of_a_trainer() -> dict[str, Any]:
@@ -147,7 +157,7 @@ def _by_row(function: Function, rows: Completions) -> list[Any]:
     found = []
     for k, text in enumerate(rows.completion):
         given = {
-            "data_source": (columns.get("data_source") or [None] * len(rows))[k] or "lint",
+            "data_source": (columns.get("data_source") or [None] * len(rows))[k] or "own",
             "solution_str": text,
             "ground_truth": None if truth is None else truth[k],
             "extra_info": {name: values[k] for name, values in columns.items()},

@@ -15,7 +15,7 @@ import yaml
 
 import tiny
 from rovrl.cli import main
-from rovrl.evaluate.store import read_records
+from rovrl.evaluate.results import read_records
 from rovrl.tasks import govreport, prepare
 from samples_tasks import PROBLEMS, REPORT, REPORTS, TURNS, classifier, small_bart, write_lines
 

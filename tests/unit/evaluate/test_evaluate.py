@@ -7,14 +7,10 @@ import pytest
 
 from rovrl.cli import main
 from rovrl.errors import RovrlError
-from rovrl.evaluate.compare import compare
-from rovrl.evaluate.engine import Response
-from rovrl.evaluate.gold import checks
-from rovrl.evaluate.gold import run as run_check
-from rovrl.evaluate.run import evaluate
-from rovrl.evaluate.settings import Decoding, fingerprint
-from rovrl.evaluate.statistics import interval, paired, pass_at, summarize
-from rovrl.evaluate.store import read_records, records_file
+from rovrl.evaluate.engine import Decoding, Response
+from rovrl.evaluate.metrics import checks, run_check
+from rovrl.evaluate.results import compare, interval, paired, pass_at, read_records, records_file, summarize
+from rovrl.evaluate.run import evaluate, fingerprint
 from rovrl.tasks.catalog import SETS, load
 from samples_tasks import PROBLEMS, REPORTS, TURNS, write_lines
 
@@ -305,7 +301,7 @@ def test_the_command_compares_and_checks_gold(tmp_path, problems, capsys):
         ([], "give a MODEL and --suite NAME"),
         (["m", "--suite", "nothing"], "there is no set 'nothing'"),
         (["m", "--suite", "amc23", "--data", "DATA", "--samples", "4", "--temperature", "0"], "greedy decoding"),
-        (["DATA/nowhere", "--suite", "amc23", "--data", "DATA", "--out", "DATA/out"], "could not be loaded"),
+        (["DATA/nowhere", "--suite", "amc23", "--data", "DATA", "--out", "DATA/out"], "there is no model at"),
         (["--check-gold", "DATA/none.jsonl"], "there is no file"),
         (["m", "--suite", "amc23", "--data", "DATA", "--engine", "vllm", "--out", "DATA/out"], "needs vLLM"),
         (["m", "--suite", "amc23", "--data", "DATA", "--limit", "0"], "limit must be at least 1"),

@@ -6,11 +6,10 @@ import pytest
 
 from rovrl.cli import main
 from rovrl.errors import RovrlError
-from rovrl.evaluate.compare import compare
-from rovrl.evaluate.engine import Response
-from rovrl.evaluate.rewards import load_rewards
+from rovrl.evaluate.engine import Decoding, Response, refuse_missing
+from rovrl.evaluate.metrics import load_rewards
+from rovrl.evaluate.results import compare
 from rovrl.evaluate.run import evaluate
-from rovrl.evaluate.settings import Decoding
 from rovrl.tasks.catalog import load
 from samples_tasks import write_lines
 
@@ -197,3 +196,17 @@ def test_rows_come_from_a_table_or_a_list_too(tmp_path):
     (tmp_path / "rows.csv").write_text("question,gold\n1,2,3\n")
     with pytest.raises(RovrlError, match="line 2: more cells than the first line names"):
         load(f"own:{tmp_path / 'rows.csv'}")
+
+
+@pytest.mark.parametrize("model", ["runs/none", "./none", "/tmp/none/final", "here/none", "a/b/c"])
+def test_a_path_that_does_not_exist_is_one_sentence_before_anything_is_loaded(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    assert main(["eval", model, "--suite", "math500"]) == 2
+    assert f"there is no model at {model}: give a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["gpt2", "Qwen/Qwen3-4B-Base"])
+def test_a_name_of_the_hub_is_not_taken_for_a_path(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refuse_missing(model)

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from rovrl.errors import RovrlError
-from rovrl.evaluate.store import Store
+from rovrl.evaluate.results import Store
 from rovrl.output.locks import DirectoryLock
 from rovrl.records import RecordWriter
 

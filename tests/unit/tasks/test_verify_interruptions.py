@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rovrl.errors import RovrlError
-from rovrl.evaluate.measure import accuracy
+from rovrl.evaluate.metrics import accuracy
 from rovrl.tasks import math
 from rovrl.tasks.verify import Verdict, VerifierPool
 

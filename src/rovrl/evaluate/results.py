@@ -1,19 +1,23 @@
-"""An evaluation's directory: settings.json, SUITE.jsonl with every response, results.json; a killed run is resumed from it.
+"""What an evaluation leaves: every response on the disk, means with their uncertainty, and two evaluations compared.
 
-Responses are written one unit (a chunk of problems in one run) at a time; what a kill left of a unit is dropped and redone.
+A directory holds settings.json, SUITE.jsonl with every response and results.json. Responses are written one unit (a chunk of
+problems in one run) at a time; what a kill left of a unit is dropped and redone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rovrl.errors import RovrlError
 from rovrl.output.files import append_lines, read_lines, write_json, write_lines
+from rovrl.output.intervals import crossed, differences
 from rovrl.output.locks import DirectoryLock
 
 Record = dict[str, Any]
@@ -137,3 +141,118 @@ def _refuse_changes(path: Path, before: dict[str, Any], now: dict[str, Any]) -> 
             "repeat its own command to go on with it"
         )
     now["data"] = {**before["data"], **now["data"]}
+
+
+Values = NDArray[np.float64]
+"""[run, problem, sample]"""
+
+
+def interval(per_problem: NDArray[np.float64]) -> list[float]:
+    """The 95 % interval of the mean of `per_problem` [problem] over the choice of problems."""
+    found = crossed(per_problem[None], seed=0)
+    return [found.low, found.high]
+
+
+def summarize(values: Values, *, binary: bool) -> dict[str, object]:
+    """The mean over everything, each run's mean, their standard deviation, and the interval over problems.
+
+    `sd` divides by runs - 1 (as `tab:placement_ablation` does), `sd_population` by runs (as `tab:math_main` does); both are
+    None for one run. For a 0/1 metric, pass@1 is its expectation, which mean@k estimates with k samples per problem.
+    """
+    runs, _, samples = values.shape
+    means = values.mean(axis=(1, 2))
+    summary: dict[str, object] = {
+        "mean": float(values.mean()),
+        "runs": means.tolist(),
+        "sd": float(means.std(ddof=1)) if runs > 1 else None,
+        "sd_population": float(means.std()) if runs > 1 else None,
+        "interval": interval(values.mean(axis=(0, 2))),
+        f"mean@{samples}": float(values.mean()),
+    }
+    if binary:
+        summary["pass@1"] = float(values.mean())
+        if samples > 1:
+            summary[f"pass@{samples}"] = float(pass_at(values, samples).mean())
+    return summary
+
+
+def pass_at(values: Values, k: int) -> NDArray[np.float64]:
+    """1 - C(n-c, k) / C(n, k) for each run and problem: the chance that one of k drawn samples is right (Chen et al. 2021)."""
+    samples = values.shape[-1]
+    if not 1 <= k <= samples:
+        raise ValueError(f"k must be between 1 and the number of samples {samples}, not {k}")
+    right = np.rint(values.sum(axis=-1)).astype(int)
+    table = np.array([1 - comb(samples - c, k) / comb(samples, k) for c in range(samples + 1)])
+    return table[right]
+
+
+def paired(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, object]:
+    """second - first over the same problems [problem]: mean difference, its bootstrap interval, and who wins where."""
+    difference = differences(second, first)
+    return {
+        "first": float(first.mean()),
+        "second": float(second.mean()),
+        "difference": float(difference.mean()),
+        "interval": interval(difference),
+        "better": int((difference > 0).sum()),
+        "worse": int((difference < 0).sum()),
+        "equal": int((difference == 0).sum()),
+    }
+
+
+def compare(first: Path, second: Path) -> dict[str, Any]:
+    """For every suite and metric of both: B - A with its paired bootstrap interval over the problems.
+
+    Refuses evaluations that were decoded differently or on different problems: the difference would not be due to the models.
+    """
+    settings = [read_settings(path) for path in (first, second)]
+    _refuse_unmatched(first, second, *settings)
+    suites = [suite for suite in settings[0]["data"] if suite in settings[1]["data"]]
+    if not suites:
+        raise RovrlError(f"{first} and {second} have no suite in common")
+    return {
+        "first": str(first),
+        "second": str(second),
+        "suites": {suite: _suite(first, second, suite) for suite in suites},
+    }
+
+
+def _suite(first: Path, second: Path, suite: str) -> dict[str, Any]:
+    records = [read_records(records_file(path, suite)) for path in (first, second)]
+    found = {}
+    for metric in records[0][0]["metrics"] if records[0] else {}:
+        tables = []
+        for path, rows in zip((first, second), records, strict=True):
+            try:
+                problems, numbers = values(rows, metric)
+            except (ValueError, IndexError):
+                raise RovrlError(
+                    f"the evaluation of {suite} in {path} is not finished: repeat its command first"
+                ) from None
+            tables.append(dict(zip(problems, numbers.mean(axis=(0, 2)), strict=True)))
+        common = [problem for problem in tables[0] if problem in tables[1]]
+        if len(common) != len(tables[0]) or len(common) != len(tables[1]):
+            raise RovrlError(f"the evaluation of {suite} is not finished in both: repeat its command first")
+        found[metric] = {
+            "problems": len(common),
+            **paired(*(np.array([table[problem] for problem in common]) for table in tables)),
+        }
+    return found
+
+
+def _refuse_unmatched(first: Path, second: Path, a: dict[str, Any], b: dict[str, Any]) -> None:
+    different = [name for name in a["decoding"] if a["decoding"][name] != b["decoding"].get(name)]
+    if different:
+        shown = ", ".join(f"{name} {a['decoding'][name]} and {b['decoding'].get(name)}" for name in different)
+        raise RovrlError(
+            f"{first} and {second} were decoded differently ({shown}): evaluate both with the same settings"
+        )
+    if a.get("rewards", {}) != b.get("rewards", {}):
+        raise RovrlError(
+            f"{first} and {second} were scored by different reward functions, or one was edited in between: evaluate both anew"
+        )
+    other = [suite for suite, mark in a["data"].items() if b["data"].get(suite, mark) != mark]
+    if other:
+        raise RovrlError(
+            f"{first} and {second} hold different problems under the name {other[0]!r}: evaluate both on the same data"
+        )
