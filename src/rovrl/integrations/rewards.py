@@ -97,7 +97,7 @@ def call(function: Function, rows: Completions, chat: bool) -> Answer:
     start = time.perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            values = called(function, rows, chat)
+            values = called(function, rows, chat, **_of_a_trainer())
     except (Exception, SystemExit) as error:
         return Answer(error=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": "))
     values = values.tolist() if hasattr(values, "tolist") else values
@@ -106,9 +106,9 @@ def call(function: Function, rows: Completions, chat: bool) -> Answer:
     return Answer(list(values), seconds=time.perf_counter() - start)
 
 
-def called(function: Function, rows: Completions, chat: bool) -> Any:
-    """The same as the function returns it; whatever it raises is raised."""
-    return _by_row(function, rows) if takes_one(function) else _together(function, rows, chat)
+def called(function: Function, rows: Completions, chat: bool, **others: Any) -> Any:
+    """What the function returns; whatever it raises is raised. One of TRL's kind is given `others` beside the columns."""
+    return _by_row(function, rows) if takes_one(function) else _together(function, rows, chat, others)
 
 
 def takes_one(function: Function) -> bool:
@@ -119,10 +119,10 @@ def takes_one(function: Function) -> bool:
         return False
 
 
-def _together(function: Function, rows: Completions, chat: bool) -> Any:
+def _together(function: Function, rows: Completions, chat: bool, others: dict[str, Any]) -> Any:
     completions = [[{"role": "assistant", "content": text}] for text in rows.completion] if chat else rows.completion
     prompts = [_messages(prompt) for prompt in rows.prompt] if chat else rows.prompt
-    given = {name: values for name, values in rows.columns.items() if name.isidentifier()} | _of_a_trainer()
+    given = {name: values for name, values in rows.columns.items() if name.isidentifier()} | others
     return _awaited([function(**(given | {"prompts": list(prompts), "completions": list(completions)}))])[0]
 
 
