@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from rovrl.audit.judge.codes import CODES
+from rovrl.audit.judge.findings import CODES
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
 from rovrl.output.progress import progress_bar

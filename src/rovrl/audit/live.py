@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rovrl.audit.judge.codes import CODES
+from rovrl.audit.judge.findings import CODES
 from rovrl.errors import RovrlError
 
 if TYPE_CHECKING:  # an audit loads what every process of an engine need not

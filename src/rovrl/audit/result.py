@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rovrl.audit.arrays import first_by
 from rovrl.audit.describe.description import Description, describe
-from rovrl.audit.judge.certificate import Certificate
+from rovrl.audit.judge.certificate import Certificate, tolerated
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.findings import Finding
 from rovrl.audit.measure.ratios import RatioTable
@@ -86,8 +86,6 @@ class AuditResult:
     @cached_property
     def tolerated(self) -> str | None:
         """How far bad rewards can change the advantages of the others, for certain, in one sentence; when first asked for."""
-        from rovrl.audit.judge.tolerated import tolerated  # with torch, which a summary does without
-
         return tolerated(self.rollouts, self.groups, self.reward_channel)
 
     def rewards(self, group: int) -> NDArray[np.float64]:

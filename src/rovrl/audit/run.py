@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.judge.certificate import certificate
-from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.expect import Expectations
-from rovrl.audit.judge.findings import findings
+from rovrl.audit.judge.findings import findings, thresholds
 from rovrl.audit.judge.questions import facts, questions
 from rovrl.audit.judge.trained import advantages_agree_with, as_recorded, lost_as_logged
 from rovrl.audit.measure.ratios import ratio_table

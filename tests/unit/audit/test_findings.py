@@ -9,7 +9,7 @@ import pytest
 import audit_dumps
 from rovrl.audit import audit, compare
 from rovrl.audit.judge.checks import unlikely_stretches
-from rovrl.audit.judge.codes import CODES
+from rovrl.audit.judge.findings import CODES
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 from rovrl_paper.fault_matrix import matrix as faults

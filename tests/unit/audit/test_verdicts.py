@@ -8,8 +8,8 @@ import audit_dumps
 import rovrl
 from rovrl.audit import audit
 from rovrl.audit.judge.alike import _explained, _shuffled, alike
+from rovrl.audit.judge.checks import _deviations
 from rovrl.audit.judge.expect import Expectations
-from rovrl.audit.judge.jump import _deviations
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 from rovrl_paper.fault_matrix.matrix import codes as simulated_codes

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.judge.alike import Alike, alike
-from rovrl.audit.judge.checks import Stretch, unlikely_stretches
+from rovrl.audit.judge.checks import Jump, Stretch, repeated_groups, scale_jump, unlikely_stretches
 from rovrl.audit.judge.expect import Expectations
-from rovrl.audit.judge.jump import Jump, scale_jump
-from rovrl.audit.judge.outliers import Outliers, outliers
-from rovrl.audit.judge.shown import Rejected, rejected
+from rovrl.audit.judge.outliers import Outliers, Rejected, outliers, rejected
 from rovrl.audit.judge.trained import Trained, left_out
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
@@ -57,6 +55,11 @@ class Evidence:
     def stretches(self) -> list[Stretch]:
         """Stretches of groups tied at one number that chance does not explain."""
         return unlikely_stretches(self.rollouts, self.table)
+
+    @cached_property
+    def repeated(self) -> NDArray[np.bool_]:
+        """Groups whose rewards come again elsewhere, where chance does not explain it."""
+        return repeated_groups(self.rollouts, self.table)
 
     @cached_property
     def jump(self) -> Jump | None:

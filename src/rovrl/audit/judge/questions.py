@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rovrl.audit.judge.checks import at_the_edges
-from rovrl.audit.judge.codes import CODES
 from rovrl.audit.judge.evidence import Evidence
-from rovrl.audit.judge.findings import changed_spread, equal_groups, percent, share
+from rovrl.audit.judge.findings import CODES, changed_spread, equal_groups, percent, share
 from rovrl.audit.read.notes import Note
 
 
@@ -121,14 +119,13 @@ def _edges(e: Evidence) -> list[Note]:
         "start": "had the policy found nothing yet, or was the grader broken at the start?",
         "end": "is everything solved, or does the grader give full marks to anything?",
     }
-    return [
-        Note(
-            f"equal_at_{stretch.at}",
-            f"{equal_groups(stretch)}, at the {stretch.at} of the run, have the reward {stretch.value:g} for every response: "
-            f"{why[stretch.at]} Look at some responses",
-        )
-        for stretch in at_the_edges(e.stretches)
-    ]
+    found = []
+    for edge, what in why.items():
+        stretch = min((s for s in e.stretches if s.at == edge), key=lambda s: s.chance, default=None)
+        if stretch is not None:
+            where = f"{equal_groups(stretch)}, at the {edge} of the run, have the reward {stretch.value:g}"
+            found.append(Note(f"equal_at_{edge}", f"{where} for every response: {what} Look at some responses"))
+    return found
 
 
 def _moving_scale(e: Evidence) -> Note | None:

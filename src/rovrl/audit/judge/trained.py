@@ -51,6 +51,16 @@ class Trained:
         return name == "credit" or name.startswith(("rovr-gspo", "rovr-adv"))
 
     @property
+    def divides_by_deviation(self) -> bool:
+        """Whether its advantages are divided by the group's standard deviation."""
+        return self.method in DEVIATION
+
+    @property
+    def divides_by_nothing(self) -> bool:
+        """Whether its advantages are differences of rewards."""
+        return self.method in NOTHING
+
+    @property
     def adaptive(self) -> bool:
         """Whether the bound and the floor of its credit followed the rewards."""
         return self.channel is not None and {self.channel.credit_bound, self.channel.credit_floor} == {ADAPTIVE}
@@ -127,7 +137,7 @@ def lost_as_logged(rollouts: Rollouts, table: GroupTable, by_step: BySteps, trai
     if rollouts.advantage is None or not np.isfinite(rollouts.advantage).any():
         return np.full(rollouts.groups, np.nan)
     lost = np.where(table.untied, 0.0, np.nan)
-    if trained.method in NOTHING:
+    if trained.divides_by_nothing:
         return lost
     scored = ~np.isnan(rollouts.reward)
     reward, logged = rollouts.reward[scored], np.nan_to_num(rollouts.advantage[scored])
@@ -140,7 +150,7 @@ def lost_as_logged(rollouts: Rollouts, table: GroupTable, by_step: BySteps, trai
         rewards = reward[rows]
         keep = others_of(rewards, table, groups)
         alone = np.full(len(groups), usual) if usual else grpo_alone(keep)
-        if trained.method in DEVIATION:
+        if trained.divides_by_deviation:
             alone = grpo_alone(keep)
         elif trained.bounded:
             for settings, part in sharing_settings(rollouts.step[groups], by_step):

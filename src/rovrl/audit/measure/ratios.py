@@ -53,6 +53,12 @@ class RatioTable:
         return self.branch(self.mean) != self.branch(self.soft)
 
     @property
+    def disagreement(self) -> float:
+        """Σ|SoftRoVR - mean| / Σ|mean|, as rovrl.diagnostics.weight_disagreement."""
+        moved = float(np.abs(self.mean).sum())
+        return float(np.abs(self.soft - self.mean).sum()) / moved if moved else 0.0
+
+    @property
     def bursts(self) -> NDArray[np.bool_]:
         """Responses whose mean is far beyond the run's usual and mostly made by a few tokens."""
         size = np.abs(self.mean)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,20 +74,26 @@ class GroupTable:
         numbers = ("mean", "deviation", "median", "reference", "nu", "lost", "lost_credit", "lost_own", "shift")
         numbers += ("spread", "usual", "lowest", "highest", "core")
         counts = ("dominating", "dominating_low", "flips")
+        filled: dict[str, Any] = {name: np.full(groups, np.nan) for name in numbers}
+        filled |= {name: np.zeros(groups, dtype=np.int64) for name in counts}
         return cls(
             size=size,
             finite=finite,
             single=finite < 2,
             tied=np.zeros(groups, dtype=bool),
             fallback=np.zeros(groups, dtype=bool),
-            **{name: np.full(groups, np.nan) for name in numbers},
-            **{name: np.zeros(groups, dtype=np.int64) for name in counts},
+            **filled,
         )
 
     @property
     def untied(self) -> Flags:
         """Groups that carry a signal."""
         return ~self.tied & ~self.single
+
+    @property
+    def sign_change_share(self) -> float:
+        """The share of the responses of untied groups whose advantage changes its sign."""
+        return float(self.flips.sum()) / max(int(self.finite[self.untied].sum()), 1)
 
 
 def group_table(

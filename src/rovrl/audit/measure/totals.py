@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from rovrl.audit.arrays import ranked
 from rovrl.audit.judge.evidence import Evidence
-from rovrl.audit.judge.findings import sign_change_share, weight_disagreement
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
@@ -100,7 +99,7 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
         contrast_lost_own=evidence.lost_to(untied) if evidence.logged else None,
         halved_groups=int((table.lost[untied] >= 0.5).sum()),
         sign_changes=int(table.flips.sum()),
-        sign_change_share=sign_change_share(table),
+        sign_change_share=table.sign_change_share,
         reference_shift=_mean(np.abs(table.shift[untied])),
         fallback_groups=int(table.fallback.sum()),
         mean_reward=_mean(rollouts.reward if (table.finite == table.size).all() else _known(rollouts.reward)),
@@ -136,7 +135,7 @@ def summarise_ratios(ratios: RatioTable) -> RatioSummary:
         soft_clipped_lower=float(np.mean(soft < 0)),
         moved=float(np.mean(ratios.moved)),
         bursts=float(np.mean(ratios.bursts)),
-        disagreement=weight_disagreement(ratios),
+        disagreement=ratios.disagreement,
         median_abs_log_weight=float(np.median(np.abs(ratios.mean))),
     )
 

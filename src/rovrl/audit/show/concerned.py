@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import ranked
-from rovrl.audit.judge.checks import repeated_groups
 from rovrl.audit.judge.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ OF_CODE: dict[str, Callable[[Any], Groups]] = {
     "dominating_rewards": lambda e: e.suspects("dominating_rewards"),
     "contrast_lost": lambda e: e.suspects("contrast_lost"),
     "single_groups": lambda e: e.table.single,
-    "repeated_groups": lambda e: repeated_groups(e.rollouts, e.table),
+    "repeated_groups": lambda e: e.repeated,
     "branch_moved": lambda e: _with_tokens(e, "moved"),
     "ratio_bursts": lambda e: _with_tokens(e, "bursts"),
 }
