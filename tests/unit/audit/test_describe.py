@@ -10,11 +10,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from rovrl.audit import audit
-from rovrl.audit.describe.columns import reward_parts, verdict
-from rovrl.audit.describe.diversity import distinct_pairs
-from rovrl.audit.describe.functions import weights_of
-from rovrl.audit.describe.over_steps import quantiles
-from rovrl.audit.describe.ranks import group_correlation, group_ranks
+from rovrl.audit.describe.description import quantiles, weights_of
+from rovrl.audit.describe.responses import distinct_pairs, reward_parts, verdict_column
+from rovrl.audit.measure.ranks import group_correlation, group_ranks
 
 SIZE, PER_STEP, STEPS = 8, 6, 5
 
@@ -182,9 +180,9 @@ def test_the_longest_of_a_few_common_lengths_is_no_limit(tmp_path):
 
 
 def test_columns_are_known_by_their_names_in_any_case():
-    assert verdict(["Step", "Is_Correct"]) == "Is_Correct"
-    assert verdict(["rewards/accuracy", "x"]) == "rewards/accuracy"
-    assert verdict(["reward", "format_reward"]) is None
+    assert verdict_column(["Step", "Is_Correct"]) == "Is_Correct"
+    assert verdict_column(["rewards/accuracy", "x"]) == "rewards/accuracy"
+    assert verdict_column(["reward", "format_reward"]) is None
     assert reward_parts(["reward", "format_reward", "rewards/b", "note", "Step"], every_number=False) == [
         "format_reward",
         "rewards/b",

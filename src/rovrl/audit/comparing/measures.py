@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
-from rovrl.audit.describe.ranks import group_correlation
+from rovrl.audit.measure.ranks import group_correlation
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.result import AuditResult
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
+from rovrl.audit.measure.ranks import group_ranks
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
@@ -65,7 +66,8 @@ def alike(rollouts: Rollouts, table: GroupTable) -> Alike | None:
     good = ~np.isnan(reward)
     dealt = _dealt_out(member, step, size)
     member = member[good]
-    rank = _within_steps(_ranks(reward[good]), step[member])
+    rank = group_ranks(np.zeros(len(member), dtype=np.int64), reward[good])
+    rank -= (np.bincount(step[member], weights=rank) / np.maximum(np.bincount(step[member]), 1))[step[member]]
     found = _ratio(rank, _explained(rank, member, step), step)
     if found is None:
         return None
@@ -124,11 +126,6 @@ def _ratio(rank: Array, explained: float, step: NDArray[np.int64]) -> tuple[floa
     return between / within, float(np.sqrt(2 / between_freedom + 2 / within_freedom))
 
 
-def _within_steps(rank: Array, step: NDArray[np.int64]) -> Array:
-    """The ranks minus the mean of their step."""
-    return rank - (np.bincount(step, weights=rank) / np.maximum(np.bincount(step), 1))[step]
-
-
 def _dealt_out(member: NDArray[np.int64], step: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """For each response the group it would be in, had the rows of its step been dealt out in turn; None if sizes differ."""
     if (size != size[0]).any():
@@ -138,10 +135,3 @@ def _dealt_out(member: NDArray[np.int64], step: NDArray[np.int64], size: NDArray
     at = step[member]
     place = np.arange(len(member)) - first[at] * size[0]
     return first[at] + place % groups[at]
-
-
-def _ranks(values: Array) -> Array:
-    """Centered ranks; equal values share the middle of theirs."""
-    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(count) - (count - 1) / 2
-    return middle[inverse] - (len(values) + 1) / 2

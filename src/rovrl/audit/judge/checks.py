@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rovrl.audit.arrays import Array
-from rovrl.audit.describe.ranks import group_correlation
+from rovrl.audit.measure.ranks import group_correlation, group_ranks
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 
@@ -248,7 +248,8 @@ def _medians(rows: Array) -> Array:
 def _deviations(before: Array, after: Array) -> float:
     """The rank sum of `after` minus its mean under permutation, over its standard deviation; 0 if all are equal."""
     n, m = len(before), len(after)
-    _, inverse, count = np.unique(np.concatenate([before, after]), return_inverse=True, return_counts=True)
-    rank = (np.cumsum(count) - (count - 1) / 2)[inverse]
+    both = np.concatenate([before, after])
+    rank = group_ranks(np.zeros(n + m, dtype=np.int64), both)
+    count = np.unique(both, return_counts=True)[1]
     variance = n * m / 12 * (n + m + 1 - float((count**3 - count).sum()) / ((n + m) * (n + m - 1)))
     return (float(rank[n:].sum()) - m * (n + m + 1) / 2) / variance**0.5 if variance > 1e-9 else 0.0
