@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rovrl.audit.describe.columns import named
+from rovrl.audit.describe.responses import named
 from rovrl.audit.read.cells import Batch
 from rovrl.audit.read.find import OWN_FILES, READERS, find_runs
 from rovrl.audit.read.notes import Notes

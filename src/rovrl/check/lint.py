@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rovrl.audit.describe.functions import variance_share
+from rovrl.audit.describe.description import variance_share
 from rovrl.audit.measure.statistics import group_table
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.rollouts import Rollouts
