@@ -212,7 +212,7 @@ def _several(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Every run below the path on its own: an index in the terminal and as a page, a page each; the worst status."""
     from rovrl.audit.result import AuditResult
     from rovrl.audit.run import audit_all
-    from rovrl.audit.show.index import write_index
+    from rovrl.audit.show.page import write_index
     from rovrl.audit.show.summary import index
 
     if args.flagged is not None:

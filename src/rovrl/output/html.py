@@ -32,14 +32,18 @@ def render(template: str, package: str, *, style: str = "", script: str = "", **
     carry figures with styles of their own (matplotlib's).
     """
     sheet = resources.files("rovrl.output").joinpath("style.css").read_text("utf-8") + style
+    filled = values | {"policy": policy(sheet, script), "style": Html(sheet), "script": Html(script)}
+    return environment(package).get_template(template).render(filled)
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy of a page: no request, and with a script nothing but that and its style, by their hashes."""
     allowed = (
-        f"script-src 'sha256-{_sha256(script)}'; style-src 'sha256-{_sha256(sheet)}'"
+        f"script-src 'sha256-{_sha256(script)}'; style-src 'sha256-{_sha256(style)}'"
         if script
         else "style-src 'unsafe-inline'"
     )
-    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
-    filled = values | {"policy": policy, "style": Html(sheet), "script": Html(script)}
-    return environment(package).get_template(template).render(filled)
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 @lru_cache

@@ -198,7 +198,7 @@ def test_runs_without_common_prompts_are_compared_group_by_group(tmp_path):
 
 
 def test_the_intervals_cover_the_truth_about_as_often_as_they_say():
-    from rovrl.audit.comparing.differences import paired
+    from rovrl.audit.comparing.comparison import paired
 
     generator = np.random.default_rng(0)
     hits = 0

@@ -1,6 +1,10 @@
 """A dump is untrusted: links, pipes, bombs, cut files, strange names and full disks end in a sentence, not in harm."""
 
+import base64
+import hashlib
+import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -19,7 +23,7 @@ from rovrl.audit import audit
 from rovrl.audit.judge.certificate import _frontier
 from rovrl.audit.read import rollouts, tables, texts
 from rovrl.audit.read.notes import Notes
-from rovrl.audit.show import tokens
+from rovrl.audit.show import details
 from rovrl.cli import main
 from rovrl.errors import RovrlError
 from rovrl.guarantees import resolution
@@ -55,14 +59,14 @@ def test_a_tokenizer_that_is_a_pipe_or_far_too_large_is_never_opened(tmp_path, m
     monkeypatch.setitem(sys.modules, "tokenizers", stub)
     place = tmp_path / "tokenizer.json"
     os.mkfifo(place)
-    assert tokens.TokenTexts.beside(tmp_path)("ab", 2) == ["a", "b"]
+    assert details.TokenTexts.beside(tmp_path)("ab", 2) == ["a", "b"]
     place.unlink()
     place.write_text("{}")
-    monkeypatch.setattr(tokens, "MOST_BYTES", 1)
-    assert tokens.TokenTexts.beside(tmp_path)("ab", 2) == ["a", "b"]
+    monkeypatch.setattr(details, "MOST_BYTES", 1)
+    assert details.TokenTexts.beside(tmp_path)("ab", 2) == ["a", "b"]
     assert opened == []
-    monkeypatch.setattr(tokens, "MOST_BYTES", 2)
-    tokens.TokenTexts.beside(tmp_path)
+    monkeypatch.setattr(details, "MOST_BYTES", 2)
+    details.TokenTexts.beside(tmp_path)
     assert opened == [str(place)]
 
 
@@ -147,7 +151,7 @@ import sys, os
 from pathlib import Path
 from rovrl.audit.read import tables
 from rovrl.audit.read.notes import Notes
-from rovrl.audit.show import tokens
+from rovrl.audit.show import details
 path, notes, rows = Path(sys.argv[1]), Notes(), 0
 for batch in tables.batches(path, ["reward"], notes, 1000):
     rows += len(batch.numbers("reward"))
@@ -238,3 +242,17 @@ def test_ordinary_text_is_shown_as_it_is():
     for text in ("plain", "two\nlines\tand a tab", "é ü 中文 → ± 🙂"):
         assert visible(text) == text
     assert visible("a\x1b[2Jb\x9bc\u2028") == "a\\x1b[2Jb\\x9bc\\u2028"
+
+
+def test_the_page_allows_its_own_script_and_style_and_a_hostile_text_stays_data(tmp_path):
+    texts = ["</script><script>alert(1)</script>", "<!-- ]]> {{ data }} {% raw %}", "'; alert(2); '"]
+    result = audit(audit_dumps.verl(tmp_path / "run", audit_dumps.rewards(8, 8), texts=texts))
+    page = result.write(tmp_path / "out")[0].read_text("ascii")
+    parts = {tag: re.findall(rf"<{tag}(?: [^>]*)?>(.*?)</{tag}>", page, re.DOTALL) for tag in ("style", "script")}
+    (style,), (data, script) = parts["style"], parts["script"]
+    for kind, text in (("style", style), ("script", script)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in page
+    shown = json.loads(data)["groups"][0]["completions"]
+    assert set(texts) <= set(shown)
+    assert page.count("<script") == 2

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rovrl.audit.measure.ratios import weights
 from rovrl.audit.read.rows import Chunk, Notes
-from rovrl.audit.show.tokens import TokenTexts
+from rovrl.audit.read.table import natural
+from rovrl.audit.read.tables import check_regular
 from rovrl.config import CLIP_HIGH, CLIP_LOW, RatioChannel
 
 if TYPE_CHECKING:
@@ -21,6 +25,13 @@ HEAD, TAIL = 4_000, 2_000
 """Characters of one text: how it begins and how it ends; the middle is cut, and the cut is said."""
 TOKEN_BUDGET = 400_000
 """Token log-ratios in one document."""
+Cut = Callable[[str], list[str]]
+PLACES = ("tokenizer.json", "checkpoint-*/tokenizer.json", "checkpoints/checkpoint-*/tokenizer.json")
+END = "<end>"
+LONGEST = 32
+"""Characters of one token that are shown."""
+MOST_BYTES = 2**28
+"""Of a tokenizer; those of half a million tokens have less than a tenth of it."""
 
 
 def details(result: AuditResult, chosen: np.ndarray) -> dict[int, dict[str, Any]]:
@@ -145,3 +156,43 @@ def cut(text: str | None, head: int = HEAD, tail: int = TAIL) -> str | None:
         return text
     middle = f" \u2026 [{len(text) - head - tail:,} characters were cut here] \u2026 "
     return text[:head] + middle + text[len(text) - tail :]
+
+
+class TokenTexts:
+    """Called with a text and a number of tokens: the tokens' texts, or None where they cannot be known.
+
+    A text that is cut again need not give the tokens that were sampled; it is believed only if it gives exactly as many, or one
+    fewer: the end of the text is a token too.
+    """
+
+    def __init__(self, ways: list[Cut]) -> None:
+        self.ways = ways
+
+    @classmethod
+    def beside(cls, path: Path) -> TokenTexts:
+        """With the newest tokenizer in the run's directory, if the package `tokenizers` is there to read it."""
+        folder = path if path.is_dir() else path.parent
+        homes = (folder, folder.parent) if folder.name in ("records", "completions") else (folder,)
+        found = [file for home in homes for place in PLACES for file in sorted(home.glob(place), key=natural)]
+        return cls([*([_with(found[-1])] if found else []), list])
+
+    def __call__(self, text: str | None, count: int) -> list[str] | None:
+        """The `count` tokens of `text`."""
+        if text is None or count == 0:
+            return None
+        for way in self.ways:
+            pieces = way(text)
+            if len(pieces) in (count, count - 1):
+                return [piece[:LONGEST] for piece in pieces] + [END] * (count - len(pieces))
+        return None
+
+
+def _with(file: Path) -> Cut:
+    try:
+        check_regular(file)
+        if file.stat().st_size > MOST_BYTES:
+            return lambda text: []
+        tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(str(file))
+    except Exception:
+        return lambda text: []
+    return lambda text: [text[a:z] for a, z in tokenizer.encode(text, add_special_tokens=False).offsets]

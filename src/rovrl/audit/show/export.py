@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rovrl.audit.judge.findings import percent
 from rovrl.audit.read.notes import Notes
 from rovrl.audit.read.tables import pa
-from rovrl.audit.show.concerned import rewards_named
+from rovrl.audit.show.payload import rewards_named
 from rovrl.audit.show.summary import mean_reward
 from rovrl.errors import RovrlError, require
 from rovrl.output.files import replacing, write_text

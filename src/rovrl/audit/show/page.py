@@ -1,23 +1,24 @@
-"""The page: one HTML file with everything inside, that loads nothing and runs nothing but its own script.
+"""The pages: one HTML file with everything inside, that loads nothing and runs nothing but its own script.
 
-Prompts and completions are untrusted. They are embedded as JSON with every `<`, `>` and `&` escaped, in a script element that
-is data and not code; the page's script puts them into the document with textContent only; and a content security policy in
-the page allows exactly one script and one style, by their hashes, and no request of any kind.
+Prompts and completions are untrusted. They are embedded as JSON with every `<`, `>`, `&` and `'` escaped (Jinja's `tojson`), in
+a script element that is data and not code; the page's script puts them into the document with textContent only; and a content
+security policy in the page allows exactly one script and one style, by their hashes, and no request of any kind.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from rovrl.audit.show.summary import mean_reward
 from rovrl.errors import RovrlError
 from rovrl.output.files import write_text
+from rovrl.output.html import Html, element, environment, page, policy, table
 
 if TYPE_CHECKING:
     from rovrl.audit.result import AuditResult
@@ -28,7 +29,16 @@ SCRIPTS = (
 )
 PAGES = ("audit.html", "audit.json")
 """The files that an audit writes."""
-_ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+INDEX_STYLE = """:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;background:Canvas;color:CanvasText}
+table{border-collapse:collapse;margin:1rem 0}th,td{padding:.4rem .8rem;border-bottom:1px solid #8884}
+th,td{text-align:left;vertical-align:top}
+td{overflow-wrap:anywhere;unicode-bidi:isolate}td:first-child{min-width:8rem}.scroll{overflow-x:auto}h1{overflow-wrap:anywhere}
+@media(max-width:45rem){body{margin:1rem auto}thead{display:none}table,tbody,tr,td{display:block}
+tr{border-bottom:1px solid #8884;padding:.6rem 0}td{border:0;padding:.1rem 0}
+td:nth-child(2):not(:empty)::after{content:" groups"}td:nth-child(3):not(:empty)::before{content:"mean reward "}}
+"""
+"""On a phone a run is a paragraph: four columns beside one another would leave the verdict a letter's width."""
 
 
 def write(result: AuditResult, directory: Path, groups: int = 5000) -> tuple[Path, Path]:
@@ -53,23 +63,45 @@ def unwritable(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def render(document: dict[str, Any], page_file: str = "page.html", scripts: Sequence[str] = SCRIPTS) -> str:
-    """The page as text, pure ASCII."""
+def render(document: dict[str, Any], template: str = "page.html", scripts: Sequence[str] = SCRIPTS) -> str:
+    """The page as text, pure ASCII: a template of `assets` on the base page, with the audit's own style sheet."""
     style, script = _file("page.css"), "\n".join(_file(name) for name in scripts)
-    data = json.dumps(document, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'sha256-{_hash(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+    return (
+        environment("rovrl.audit.show")
+        .get_template(f"assets/{template}")
+        .render(policy=policy(style, script), style=Html(style), script=Html(script), data=document)
     )
-    page = _file(page_file)
-    for name, text in (("policy", policy), ("style", style), ("script", script), ("data", data)):
-        page = page.replace("{{" + name + "}}", text, 1)
-    return page
 
 
 def _file(name: str) -> str:
     return resources.files("rovrl.audit.show").joinpath("assets", name).read_text(encoding="ascii")
 
 
-def _hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+def write_index(path: str, results: Mapping[str, AuditResult | RovrlError], directory: Path) -> Path:
+    """Writes index.html into `directory`, beside the folders of the runs' own pages; its path. The worst run comes first."""
+    rows = sorted(results.items(), key=lambda item: (*_health(item[1]), item[0]))
+    body = [
+        element("h1", f"rovrl audit of {path}"),
+        element("p", f"{len(results)} runs, each audited by itself."),
+        table(("run", "groups", "mean reward", "verdict"), [_row(name, result) for name, result in rows]),
+    ]
+    with unwritable(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        return write_text(directory / "index.html", page("rovrl audit", INDEX_STYLE, body))
+
+
+def _row(name: str, result: AuditResult | RovrlError) -> tuple[str, ...]:
+    if isinstance(result, RovrlError):
+        return name, "", "", f"not audited: {result}"
+    link = element("a", name, href=f"{quote(name)}/audit.html")
+    return link, f"{result.summary.groups:,}", mean_reward(result.summary), _verdict(result)
+
+
+def _verdict(result: AuditResult) -> Html:
+    top = [element("div", result.findings[0].sentence)] if result.findings else []
+    return element("div", element("strong", result.verdict), *top)
+
+
+def _health(result: AuditResult | RovrlError) -> tuple[int, int]:
+    """Smaller is worse: what could not be audited, then what has the most findings."""
+    return (-2, 0) if isinstance(result, RovrlError) else (-result.status, -len(result.findings))
