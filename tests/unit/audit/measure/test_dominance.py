@@ -55,6 +55,11 @@ def test_rewards_from_far_below_to_far_above_one_have_the_same_order(exponent):
     np.testing.assert_array_equal(found.low, plain.low)
 
 
+def test_the_deviation_of_rewards_at_the_end_of_the_range_of_numbers_is_a_number():
+    rewards = np.array([[1e308, -1e308, 1e308, -1e308], [1e308, 1e308, 1e308, 1e308], [0.0, 1.0, 0.0, 1e308]])
+    np.testing.assert_allclose(Ordered.of(rewards).deviation[0], [2 / 3**0.5 * 1e308, 0.0, 5e307], rtol=1e-12)
+
+
 def test_huge_rewards_in_one_group_leave_the_references_of_the_others_as_they_are(tmp_path):
     rewards = audit_dumps.rewards(50, 16, spikes=0.0)
     alone = audit(audit_dumps.table(tmp_path / "a.parquet", rewards)).groups
