@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rovrl.audit.arrays import text_array
-from rovrl.audit.judge.codes import thresholds
 from rovrl.audit.judge.evidence import Evidence
-from rovrl.audit.judge.findings import findings
+from rovrl.audit.judge.findings import findings, thresholds
 from rovrl.audit.judge.questions import questions
 from rovrl.audit.measure.ratios import RatioTable, weights
 from rovrl.audit.measure.statistics import group_table
