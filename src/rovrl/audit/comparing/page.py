@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rovrl
-from rovrl.audit.comparing.comparison import LETTERS, MEASURES, by_prompt, prompts, values_by_group
+from rovrl.audit.comparing.measures import LETTERS, MEASURES, by_prompt, prompts, values_by_group
 from rovrl.audit.result import AuditResult
 from rovrl.audit.show.details import cut, details
 from rovrl.audit.show.page import render, unwritable
