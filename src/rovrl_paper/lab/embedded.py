@@ -14,12 +14,11 @@ from rovrl.errors import RovrlError, require
 from rovrl.output.files import write_json
 from rovrl.output.progress import progress_bar
 from rovrl_paper.lab.accuracy import Row, as_json, pairs, percent, points, table, title
-from rovrl_paper.lab.job import SPIKES, Job, finished, prepare
+from rovrl_paper.lab.job import SPIKES, Job, command, finished, preamble, prepare
 from rovrl_paper.lab.methods import METHODS, chosen
 from rovrl_paper.lab.models.warmup import WarmUp
 from rovrl_paper.lab.models.worlds import WORLDS
 from rovrl_paper.lab.pool import Order, run_all
-from rovrl_paper.lab.preamble import command, preamble
 
 RUNS = Path("runs")
 DEFAULT_METHODS = "gspo,rovr-gspo,rovr-gspo-guarded"

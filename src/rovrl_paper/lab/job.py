@@ -11,6 +11,7 @@ result.json        written last: the run is finished
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -150,3 +151,23 @@ def versions() -> dict[str, str]:
 
     packages = ("rovrl", "torch", "trl", "transformers", "accelerate", "datasets")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def preamble(job: Job) -> list[str]:
+    """What is planted, in plain words."""
+    lines = [
+        *job.world.facts,
+        f"Reward: {job.reward} ({KINDS[job.reward].formula}).",
+        f"Planted corruption: {' and '.join(job.contamination)}, in units of {KINDS[job.reward].unit:g}; "
+        "the same responses are hit for every method."
+        if job.contamination
+        else "Planted corruption: none.",
+    ]
+    if job.rollout:
+        lines.append(f"Responses are sampled from a copy of the model with {job.rollout} weights.")
+    return lines
+
+
+def command() -> str:
+    """The command that is running."""
+    return " ".join(["rovrl", *sys.argv[1:]])

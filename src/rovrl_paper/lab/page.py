@@ -8,87 +8,43 @@ from typing import Any
 
 import numpy as np
 
-from rovrl.output.chart import STYLE, Series, line_chart, smoothed
+from rovrl.output.chart import Series, line_chart, smoothed
 from rovrl.output.files import read_lines, write_text
-from rovrl.output.html import Html, element, joined, page, table
+from rovrl.output.html import Html, render
 from rovrl.records import read_steps
 from rovrl_paper.lab.accuracy import Comparison, Row, percent, points, title
-from rovrl_paper.lab.job import finished, versions
+from rovrl_paper.lab.job import command, finished, preamble, versions
 from rovrl_paper.lab.pool import Order
-from rovrl_paper.lab.preamble import command, preamble
 
-CSS = (
-    """:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;background:Canvas;color:CanvasText}
-table{border-collapse:collapse;margin:1rem 0}th,td{padding:.3rem .7rem;border-bottom:1px solid #8884;text-align:right}
-th:first-child,td:first-child{text-align:left}code,.text{font-family:ui-monospace,monospace;overflow-wrap:anywhere}
-.planted{border-left:4px solid #b3541e;padding:.3rem 1rem;background:#b3541e18}.scroll{overflow-x:auto}
-.empty,small{opacity:.75}figure{margin:1.5rem 0}figcaption{font-weight:600}
-"""
-    + STYLE
-)
+SAMPLES = 8
+"""Responses of a group that are shown."""
 
 
 def write_page(out: Path, orders: Sequence[Order], rows: Sequence[Row], comparisons: Sequence[Comparison]) -> Path:
-    """Writes OUT/index.html and returns its path."""
-    job = orders[0].job
-    parts = [
-        element("h1", "rovrl train"),
-        element("p", element("code", command())),
-        element("div", *(element("p", line) for line in preamble(job)), class_="planted"),
-        _accuracy(rows),
-        _comparisons(comparisons),
-        *_figures(orders, rows),
-        _samples(orders),
-        element("p", element("small", ", ".join(f"{k} {v}" for k, v in versions().items()))),
-    ]
-    return write_text(out / "index.html", page("rovrl train", CSS, parts))
-
-
-def _accuracy(rows: Sequence[Row]) -> Html:
-    seeds = ", ".join(map(str, rows[0].seeds))
-    head = ("method", "before, %", "after, %", "sd of seeds", f"minus {title(rows[0].method)}, points")
-    body = [
-        (
-            title(row.method),
-            percent(row.before),
-            percent(row.after),
-            "–" if row.sd != row.sd else f"{100 * row.sd:.1f}",
-            points(row.difference) if row.difference else "–",
-        )
-        for row in rows
-    ]
-    note = f"Greedy accuracy on the held-out problems with 95 % intervals; seeds {seeds}."
-    if len(rows[0].seeds) == 1:
-        note += " One seed: the intervals hold the choice of problems, not the spread between runs."
-    return joined([element("h2", "Accuracy"), table(head, body), element("p", element("small", note))])
-
-
-def _comparisons(comparisons: Sequence[Comparison]) -> Html:
-    if len(comparisons) < 2:
-        return Html()
-    body = [(f"{title(c.ours)} minus {title(c.theirs)}", points(c.difference)) for c in comparisons]
-    return joined([element("h2", "All pairs"), table(("difference", "points, paired bootstrap"), body)])
-
-
-def _figures(orders: Sequence[Order], rows: Sequence[Row]) -> Iterator[Html]:
-    methods = [row.method for row in rows]
-    runs = {method: [o for o in orders if o.job.method == method] for method in methods}
-    yield _figure(
-        "Learning",
-        "Greedy accuracy on the held-out problems. Bands: lowest and highest seed.",
-        line_chart([learning_curve(m, runs[m]) for m in methods], "accuracy", "generation", "accuracy", percent=True),
+    """Writes OUT/index.html, train.html filled with the runs, and returns its path."""
+    text = render(
+        "train.html",
+        "rovrl_paper.lab",
+        command=command(),
+        preamble=preamble(orders[0].job),
+        seeds=rows[0].seeds,
+        accuracy_head=("method", "before, %", "after, %", "sd of seeds", f"minus {title(rows[0].method)}, points"),
+        accuracy=[
+            (
+                title(row.method),
+                percent(row.before),
+                percent(row.after),
+                "–" if row.sd != row.sd else f"{100 * row.sd:.1f}",
+                points(row.difference) if row.difference else "–",
+            )
+            for row in rows
+        ],
+        comparisons=[(f"{title(c.ours)} minus {title(c.theirs)}", points(c.difference)) for c in comparisons],
+        figures=list(_figures(orders, rows)),
+        samples=list(_samples(orders)),
+        versions=", ".join(f"{k} {v}" for k, v in versions().items()),
     )
-    contrasts = [Series(title(m), *credit_for_being_right(runs[m])) for m in methods]
-    yield _figure(
-        "Contrast",
-        "Mean advantage of right minus wrong responses, over groups that hold both; responses with planted corruption left out "
-        "(mean of the last 5 generations). This is what is left of the signal.",
-        line_chart(contrasts, "contrast", "generation", "advantage"),
-    )
-    for name, heading, text in DIAGNOSTICS:
-        lines = [Series(title(m), *_metric(runs[m], name)) for m in methods]
-        yield _figure(heading, text, line_chart(lines, heading, "optimizer step", name))
+    return write_text(out / "index.html", text)
 
 
 DIAGNOSTICS = (
@@ -98,8 +54,22 @@ DIAGNOSTICS = (
 )  # fmt: skip
 
 
-def _figure(heading: str, text: str, chart: str) -> Html:
-    return element("figure", element("figcaption", heading), element("p", text), Html(chart))
+def _figures(orders: Sequence[Order], rows: Sequence[Row]) -> Iterator[tuple[str, str, Html]]:
+    """(heading, text, chart) of each figure."""
+    methods = [row.method for row in rows]
+    runs = {method: [o for o in orders if o.job.method == method] for method in methods}
+    curves = [learning_curve(m, runs[m]) for m in methods]
+    text = "Greedy accuracy on the held-out problems. Bands: lowest and highest seed."
+    yield "Learning", text, Html(line_chart(curves, "accuracy", "generation", "accuracy", percent=True))
+    contrasts = [Series(title(m), *credit_for_being_right(runs[m])) for m in methods]
+    text = (
+        "Mean advantage of right minus wrong responses, over groups that hold both; responses with planted corruption left out "
+        "(mean of the last 5 generations). This is what is left of the signal."
+    )
+    yield "Contrast", text, Html(line_chart(contrasts, "contrast", "generation", "advantage"))
+    for name, heading, text in DIAGNOSTICS:
+        lines = [Series(title(m), *_metric(runs[m], name)) for m in methods]
+        yield heading, text, Html(line_chart(lines, heading, "optimizer step", name))
 
 
 def learning_curve(method: str, orders: Sequence[Order]) -> Series:
@@ -153,28 +123,20 @@ def _metric(orders: Sequence[Order], name: str) -> tuple[list[float], list[float
     return [float(s) for s in steps], smoothed([float(np.mean(found[s])) for s in steps], 20)
 
 
-def _samples(orders: Sequence[Order]) -> Html:
-    """Responses to one prompt of the last recorded generation, per method of the first seed."""
-    parts = [element("h2", "Sample responses"), element("p", "The last generation's first group.")]
+def _samples(orders: Sequence[Order]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """(method, rows) of the last recorded generation's first group, per method of the first seed."""
     for order in orders:
-        if order.job.seed != orders[0].job.seed or not (order.directory / "records").exists():
-            continue
-        parts += [element("h3", title(order.job.method)), _last_group(order)]
-    return joined(parts)
+        if order.job.seed == orders[0].job.seed and (order.directory / "records").exists():
+            yield title(order.job.method), _last_group(order)
 
 
-def _last_group(order: Order) -> Html:
+def _last_group(order: Order) -> list[tuple[str, ...]]:
+    columns = ["group", "prompt", "completion", "reward", "advantage", "contamination"]
     last: Any = None
-    for _, rows in read_steps(
-        order.directory, ["group", "prompt", "completion", "reward", "advantage", "contamination"]
-    ):
-        last = rows
-    if last is None:
-        return element("p", "No records.", class_="empty")
-    rows = last.to_pylist()
-    mine = [row for row in rows if row["group"] == rows[0]["group"]][:8]
-    head = ("response", "score", "reward", "advantage", "planted")
-    body = [
+    for _, last in read_steps(order.directory, columns):  # noqa: B007 - the last one is wanted
+        pass
+    rows = last.to_pylist() if last is not None else []
+    return [
         (
             f"{row['prompt']}{row['completion']}",
             f"{order.job.world.score(row['prompt'], row['completion']):.2g}",
@@ -182,6 +144,6 @@ def _last_group(order: Order) -> Html:
             f"{row['advantage']:+.2f}",
             row["contamination"] or "–",
         )
-        for row in mine
-    ]
-    return table(head, body)
+        for row in rows
+        if row["group"] == rows[0]["group"]
+    ][:SAMPLES]
