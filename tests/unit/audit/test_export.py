@@ -94,7 +94,7 @@ def test_the_data_frame_has_every_group_and_the_notebook_cell_escapes(run, tmp_p
     assert "&lt;script&gt;" in audit(odd)._repr_html_()
 
 
-def test_following_audits_again_when_the_run_has_grown_and_stops_at_the_named_finding(tmp_path):
+def test_following_audits_again_when_the_run_has_grown_and_stops_at_a_named_finding(tmp_path):
     path, said = tmp_path / "run.jsonl", []
     good, bad = audit_dumps.rewards(16, 8, spikes=0.0), np.ones((60, 8))
     rounds = iter([None, good, None, np.concatenate([good, bad])])
@@ -125,7 +125,7 @@ def test_ctrl_c_ends_following_with_the_status_of_the_last_audit(tmp_path):
     assert follow(LiveAudit(path, None), say=lambda line: None, sleep=interrupt) == audit(path).status == 1
 
 
-def test_following_does_not_take_its_own_pages_for_news_however_their_place_is_spelled(tmp_path, monkeypatch):
+def test_following_does_not_take_its_own_pages_for_news_however_they_are_spelled(tmp_path, monkeypatch):
     run = audit_dumps.verl(tmp_path / "run", audit_dumps.rewards(16, 8))
     monkeypatch.chdir(tmp_path)
     before = fingerprint(run, None)

@@ -115,7 +115,7 @@ def test_a_single_run_below_the_path_is_found(tmp_path):
     assert audit(tmp_path).summary.groups == 16
 
 
-def test_a_policy_that_gives_the_same_answers_again_is_not_taken_for_a_batch_logged_twice(tmp_path):
+def test_answers_that_a_policy_gives_again_are_no_batch_that_was_logged_twice(tmp_path):
     rewards = np.tile([0.0, 1.0, 0.5, 0.25], (8, 1))
     for step in range(8):
         trl(tmp_path, step, [f"p{(k + step) % 8}" for k in range(8)], np.roll(rewards, step, 0) + 0)

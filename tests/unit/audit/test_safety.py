@@ -209,14 +209,16 @@ def test_names_of_groups_that_no_memory_holds_are_refused_with_a_sentence(tmp_pa
         audit(path, columns={"group": "prompt"})
 
 
-def test_lists_of_far_more_than_what_is_stored_are_refused(tmp_path, monkeypatch):
+def test_lists_or_texts_of_far_more_than_what_is_stored_are_refused(tmp_path, monkeypatch):
     many = pa.ListArray.from_arrays(pa.array([0, 10**6, 2 * 10**6], pa.int32()), pa.array(np.zeros(2 * 10**6)))
-    pq.write_table(pa.table({"group": [1, 1], "reward": [0.0, 1.0], "log_ratios": many}), tmp_path / "run.parquet")
+    columns = {"group": [1, 1], "reward": [0.0, 1.0], "log_ratios": many, "prompt": ["x" * 10**7, "y" * 10**7]}
+    pq.write_table(pa.table(columns), tmp_path / "run.parquet", use_dictionary=["log_ratios"], compression="zstd")
     assert audit(tmp_path).summary.groups == 1
     monkeypatch.setattr(texts, "LEAST_UNPACKED", 2**20)
-    notes = Notes()
-    assert list(tables.batches(tmp_path / "run.parquet", ["log_ratios"], notes)) == []
-    assert "unpacks to more than 0.00" in notes.all()[0].sentence
+    for column in ("log_ratios", "prompt"):
+        notes = Notes()
+        assert list(tables.batches(tmp_path / "run.parquet", [column], notes)) == []
+        assert "unpacks to more than 0.00" in notes.all()[0].sentence
 
 
 def test_a_disk_that_fills_up_leaves_no_half_written_audit(tmp_path):

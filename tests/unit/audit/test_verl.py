@@ -59,9 +59,7 @@ def stuck(steps):
     return scores
 
 
-def test_every_second_step_the_numbers_and_the_findings_so_far_are_logged_with_the_steps_own_metrics(
-    tmp_path, listening
-):
+def test_every_second_step_numbers_and_findings_are_logged_with_the_steps_metrics(tmp_path, listening):
     trainer = listening(config(tmp_path, every=2), stuck(6), steps=6)
     trainer.fit()
     audited = {step: {name for name in row if name.startswith("audit/")} for step, row in trainer.logged.items()}

@@ -43,7 +43,7 @@ def test_rollouts_of_open_instruct_are_grouped_by_step_and_prompt(tmp_path):
     assert (totals.unit, totals.length, totals.truncated) == ("tokens", 4.5, 0.25)
 
 
-def test_batches_of_ms_swift_are_unrolled_and_a_line_that_was_logged_again_counts_once(tmp_path):
+def test_batches_of_ms_swift_are_unrolled_and_a_repeated_line_counts_once(tmp_path):
     scores = np.random.default_rng(0).normal(size=(3, 4, 8))
     batches = [audit_dumps.swift_line(step, scores[k]) for k, step in enumerate((5, 10, 15))]
     again = batches[-1] | {"step": ["16"] * 32}
@@ -77,7 +77,7 @@ def test_samples_of_nemo_rl_are_grouped_by_the_tokens_of_their_prompt(tmp_path):
     assert (result.description.totals.unit, result.description.totals.length) == ("tokens", 3.0)
 
 
-def test_traces_of_prime_rl_are_grouped_by_their_episodes_and_rewarded_by_the_weighted_sum(tmp_path):
+def test_traces_of_prime_rl_are_grouped_by_episode_and_rewarded_by_weighted_sum(tmp_path):
     """By its Episode.to_record; no file of a real run was at hand."""
     scores = np.random.default_rng(1).normal(size=(4, 8))
     for step in (2, 10):
@@ -96,7 +96,7 @@ def test_traces_of_prime_rl_are_grouped_by_their_episodes_and_rewarded_by_the_we
     assert {f.name: f.weight for f in result.description.functions} == {"rewards/exact": 1.0, "rewards/form": 0.5}
 
 
-def test_of_prime_rl_failed_and_frozen_traces_are_in_no_group_and_a_group_that_batches_share_is_one(tmp_path):
+def test_failed_and_frozen_traces_are_in_no_group_and_a_group_of_two_batches_is_one(tmp_path):
     path = audit_dumps.prime(tmp_path, 3, np.arange(16.0).reshape(2, 8))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines[0]["traces"][0]["ok"] = False

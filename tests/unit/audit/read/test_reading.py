@@ -10,7 +10,7 @@ import pytest
 
 import audit_dumps
 from rovrl.audit import audit
-from rovrl.audit.read import tables
+from rovrl.audit.read import table, tables
 from rovrl.errors import RovrlError
 
 SCORES = audit_dumps.rewards(24, 8)
@@ -95,6 +95,7 @@ def test_files_in_pieces_of_a_few_rows_give_the_same_groups(tmp_path, monkeypatc
     whole = audit(path)
     trl_file(tmp_path / "trl", 1, ["a", "b", "c"], SCORES[:3], size=8)
     runs = audit(tmp_path / "trl")
+    monkeypatch.setattr(table, "BATCH_ROWS", 5)
     monkeypatch.setattr(tables.batches, "__defaults__", (5,))
     pieces, pieces_of_runs = audit(path), audit(tmp_path / "trl")
     np.testing.assert_array_equal(pieces.rollouts.reward, whole.rollouts.reward)
@@ -102,7 +103,7 @@ def test_files_in_pieces_of_a_few_rows_give_the_same_groups(tmp_path, monkeypatc
     np.testing.assert_array_equal(pieces_of_runs.rollouts.start, runs.rollouts.start)
 
 
-def test_trl_groups_are_runs_of_equal_prompts_and_a_prompt_twice_in_a_row_is_two_groups(tmp_path):
+def test_trl_groups_are_runs_of_equal_prompts_and_a_prompt_twice_in_a_row_is_two(tmp_path):
     trl_file(tmp_path, 1, ["a", "b", "b", "c"], SCORES[:4, :4])
     result = audit(tmp_path)
     assert result.kind == "trl"
@@ -145,7 +146,7 @@ def test_evaluation_rows_that_cannot_be_told_are_reported_with_the_steps_of_the_
     assert any("the run evaluated at steps 2" in note.sentence for note in result.notes)
 
 
-def test_reward_functions_are_added_up_with_their_weights_and_an_unscored_row_has_no_reward(tmp_path):
+def test_reward_functions_add_up_with_weights_and_an_unscored_row_has_no_reward(tmp_path):
     second = np.arange(8.0)
     second[3] = np.nan
     first = np.array([0.0, 1, 0, np.nan, 1, 1, 0, 1])
@@ -252,7 +253,7 @@ def test_rewards_that_are_no_numbers_are_missing_and_counted(tmp_path):
 
 
 @pytest.mark.parametrize("dictionary", [False, True])
-def test_names_of_groups_that_are_not_utf8_are_shown_with_a_mark_in_place_of_what_cannot_be_read(tmp_path, dictionary):
+def test_names_of_groups_that_are_not_utf8_have_a_mark_for_what_cannot_be_read(tmp_path, dictionary):
     raw = pa.array([b"a\xff"] * 4 + [b"b"] * 4, pa.binary())
     names = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
     if dictionary:
