@@ -7,9 +7,19 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from markupsafe import Markup as Html
+
 COLOURS = ("#b3541e", "#1f6fb2", "#3d8b57", "#7a4fa3", "#8a8a1a", "#a83266")
 DASHES = ("", "", "6 3", "2 3", "8 3 2 3", "4 4")
 WIDTH, HEIGHT = 640, 300
+STYLE = """
+svg.chart { width: 100%; max-width: 44rem; height: auto; font: 12px system-ui, sans-serif; }
+svg.chart .grid { stroke: currentColor; opacity: 0.15; }
+svg.chart text { fill: currentColor; }
+svg.chart .tick, svg.chart .axis { opacity: 0.7; }
+svg.chart .name { font-weight: 600; }
+"""
+"""In the sheet of every page, and inside a chart that is a file of its own."""
 MOST_BANDS = 6
 """Of more lines the bands would only hide each other."""
 LEFT, RIGHT, TOP, BOTTOM = 56, 180, 16, 44
@@ -25,7 +35,7 @@ class Series(NamedTuple):
     high: Sequence[float] = ()
 
 
-def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str, percent: bool = False) -> str:
+def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str, percent: bool = False) -> Html:
     """One chart; each line carries its name at its right end. Values that are not finite are left out.
 
     A line's colour is its place in `series`, with values or without: over several charts of the same methods each keeps it.
@@ -33,12 +43,12 @@ def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str,
     places = [place for place, s in enumerate(series) if _finite(s).x]
     lines = [_finite(series[place]) for place in places]
     if not lines:
-        return f'<p class="empty">{escape(label)}: no values.</p>'
+        return Html(f"<p>{escape(label)}: no values.</p>")
     xs, ys = [v for s in lines for v in s.x], [v for s in lines for v in (*s.y, *s.low, *s.high)]
     x_ticks, y_ticks = ticks(min(xs), max(xs)), ticks(min(ys), max(ys))
     frame = _Frame((min(x_ticks[0], min(xs)), max(xs)), (y_ticks[0], y_ticks[-1]))
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label, quote=True)}">',
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label, quote=True)}">',
         *(frame.horizontal(tick, _number(tick, percent)) for tick in y_ticks),
         *(frame.vertical(tick, _number(tick, False)) for tick in x_ticks if tick <= max(xs)),
         f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>',
@@ -58,7 +68,7 @@ def line_chart(series: Sequence[Series], label: str, x_label: str, y_label: str,
         parts.append(
             f'<text class="name" x="{WIDTH - RIGHT + 8}" y="{end:.1f}" style="fill:{colour}">{escape(line.name)}</text>'
         )
-    return "".join([*parts, "</svg>"])
+    return Html("".join([*parts, "</svg>"]))
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
@@ -128,8 +138,3 @@ def _number(value: float, percent: bool) -> str:
     if percent:
         return f"{100 * value:g} %"
     return f"{value:.0e}" if value and abs(value) < 1e-3 else f"{value:g}"
-
-
-STYLE = """svg{width:100%;max-width:44rem;height:auto;font:12px system-ui,sans-serif}
-svg .grid{stroke:currentColor;opacity:.15}svg text{fill:currentColor}svg .tick,svg .axis{opacity:.7}
-svg .name{font-weight:600}"""

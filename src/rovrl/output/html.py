@@ -20,6 +20,8 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from rovrl.output.chart import STYLE
+
 Html = Markup
 """Text that is HTML already; every other text is escaped where it enters a page."""
 
@@ -31,7 +33,7 @@ def render(template: str, package: str, *, style: str = "", script: str = "", **
     nothing. One with a script runs only that, and only its own style applies, both held by their hashes; one without may
     carry figures with styles of their own (matplotlib's).
     """
-    sheet = resources.files("rovrl.output").joinpath("style.css").read_text("utf-8") + style
+    sheet = resources.files("rovrl.output").joinpath("style.css").read_text("utf-8") + STYLE + style
     filled = values | {"policy": policy(sheet, script), "style": Html(sheet), "script": Html(script)}
     return environment(package).get_template(template).render(filled)
 

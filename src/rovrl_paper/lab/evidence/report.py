@@ -219,7 +219,7 @@ def _average(runs: Sequence[Run], name: str) -> str:
 
 def _curves(plan: Table, runs: dict[str, list[Run]]) -> str:
     lines = [accuracy_series(title(m), [r["evaluations"] for r in mine]) for m, mine in runs.items()]
-    svg = line_chart(lines, plan.title, "generation", "accuracy", percent=True)
+    svg = str(line_chart(lines, plan.title, "generation", "accuracy", percent=True))
     opening = '<svg xmlns="http://www.w3.org/2000/svg" style="background:white;color:black" '
     return svg.replace("<svg ", opening, 1).replace(">", f"><style>{STYLE}</style>", 1)
 
