@@ -48,7 +48,7 @@ def summary_by_row(rows: Mapping[str, Sequence[Mutant]], results: Results) -> st
     """How many of the wrong formulas in its functions each row sees; those that it does not are named."""
     lines = ["| row | killed | planted |", "|---|---|---|"]
     survived = []
-    for label, planted in rows.items():
+    for label, planted in ((label, planted) for label, planted in rows.items() if planted):
         verdicts = {mutant: results[mutant] for mutant in planted}
         killed = sum(verdict is not None and verdict.word == KILLED for verdict in verdicts.values())
         lines.append(f"| `{label}` | {killed} | {len(planted)} |")

@@ -3,15 +3,15 @@
 from mutation.mutant import Mutant, mutants
 
 SIMULATED = "reproduction/test_published.py::test_the_tables_of_estimators_refuse_a_wrong_correction"
-CORRECTION = "reference[first + i] = start[i] - scale[i]"
+CORRECTION = "reference[first + i] = start[i] - moved"
 
 PUBLISHED: tuple[Mutant, ...] = (
     *mutants(
         "robust/kernels/lanes.py",
         f"{SIMULATED}[right]",
-        (CORRECTION, CORRECTION.replace("- scale", "- 0.5 * scale")),
-        (CORRECTION, CORRECTION.replace("- scale", "- 0.7 * scale")),
-        (CORRECTION, CORRECTION.replace("- scale", "- 1.4 * scale")),
+        (CORRECTION, CORRECTION.replace("- moved", "- 0.5 * moved")),
+        (CORRECTION, CORRECTION.replace("- moved", "- 0.7 * moved")),
+        (CORRECTION, CORRECTION.replace("- moved", "- 1.4 * moved")),
     ),
     *mutants(
         "rovrl_paper/paper/experiments/simulation.py",

@@ -90,9 +90,12 @@ STATISTICS: tuple[Mutant, ...] = (
     *mutants(
         "robust/location.py",
         "unit/robust/test_location.py",
-        ("return start - hard_correction(", "return start + hard_correction("),
+        ("Located(_median(centers) - correction, nu", "Located(_median(centers) + correction, nu"),
         ("m_root(values, channel.score_width, mask", "m_root(values, 2 * channel.score_width, mask"),
-        ("return rovr_parts(x, blocks, channel)[0]", "return 1.01 * rovr_parts(x, blocks, channel)[0]"),
+        (
+            "return rovr_parts(x, blocks, channel).reference",
+            "return 1.01 * rovr_parts(x, blocks, channel).reference",
+        ),
         ("variance = square.sum(-1) / keep.sum(-1)", "variance = square.sum(-1) / (keep.sum(-1) - 1)"),
         ("return (x / x.shape[-1]).sum(-1)", "return (x / (x.shape[-1] + 1)).sum(-1)"),
     ),
