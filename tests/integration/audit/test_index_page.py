@@ -15,7 +15,7 @@ pytestmark = IN_A_BROWSER
 def index(tmp_path_factory):
     """The index of a healthy run, one with findings, one with more of them, and one that cannot be read."""
     folder = tmp_path_factory.mktemp("runs")
-    audit_dumps.verl(folder / "a healthy run", audit_dumps.rewards(32, 8, spikes=0.0))
+    audit_dumps.verl(folder / "a healthy run", audit_dumps.rewards(60, 16, spikes=0.0))
     audit_dumps.verl(folder / "spiked", audit_dumps.rewards(64, 8))
     scores = audit_dumps.rewards(64, 8)
     scores[::2, 0] = float("nan")

@@ -103,5 +103,7 @@ def _verdict(result: AuditResult) -> Html:
 
 
 def _health(result: AuditResult | RovrlError) -> tuple[int, int]:
-    """Smaller is worse: what could not be audited, then what has the most findings."""
-    return (-2, 0) if isinstance(result, RovrlError) else (-result.status, -len(result.findings))
+    """Smaller is worse: what could not be audited, then what has the most findings, then what has questions."""
+    if isinstance(result, RovrlError):
+        return -2, 0
+    return -result.status, -len(result.findings) if result.findings else -bool(result.questions)
