@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rovrl import cli
-from rovrl.integrations import versions
-from rovrl.integrations.ms_swift import register
+from rovrl.integrations import environment
+from rovrl.integrations.ms_swift import check_ms_swift
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +54,6 @@ def test_without_ms_swift_the_plugin_command_says_how_to_get_it(capsys):
 
 
 def test_a_version_that_was_not_tested_is_refused_with_the_fix(monkeypatch):
-    monkeypatch.setattr(versions, "version", lambda _: "5.0.1")
+    monkeypatch.setattr(environment, "version", lambda _: "5.0.1")
     with pytest.raises(Exception, match=r"ms-swift 5.0.1 is installed.*pip install 'ms-swift>=4.6,<4.7'"):
-        register.check_ms_swift()
+        check_ms_swift()

@@ -10,7 +10,7 @@ import torch
 import rovrl
 from rovrl import RatioChannel, RewardChannel
 from rovrl.integrations import environment
-from rovrl.integrations.verl import settings as verl_settings
+from rovrl.integrations.verl import run as verl_settings
 
 REWARD_BAD = [
     ("num_blocks", 0, "at least 1"),

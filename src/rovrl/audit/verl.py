@@ -13,11 +13,8 @@ from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import wrapt
-
 from rovrl.audit.live import LiveAudit, stop_codes
-
-TRAINER = "verl.trainer.ppo.v1.trainer_base"
+from rovrl.integrations.verl.step import when_trainer_is_imported, wrapping
 
 
 class Settings(NamedTuple):
@@ -49,16 +46,6 @@ def settings(trainer: Any) -> Settings | None:
     return Settings(every, stop_codes(given.get("stop_on") or ()))
 
 
-def listen(module: Any) -> None:
-    """Has the trainer in `module` audit its rollouts where its config asks for it; once, however often it is called."""
-    if getattr(module, "_rovrl_audits", False):
-        return
-    module._rovrl_audits = True
-    wrapt.wrap_function_wrapper(module, "PPOTrainer.__init__", _check)
-    wrapt.wrap_function_wrapper(module, "PPOTrainer._compute_metrics", _remember)
-    wrapt.wrap_function_wrapper(module, "PPOTrainer._log_rollout_data", _audit_after)
-
-
 def _check(wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
     """Refuses settings that cannot be meant before anything is rolled out."""
     settings((args[0] if args else kwargs["config"]).get("trainer") or {})
@@ -84,4 +71,6 @@ def _audit_after(wrapped: Any, trainer: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-wrapt.register_post_import_hook(listen, TRAINER)
+listen = wrapping("_rovrl_audits", __init__=_check, _compute_metrics=_remember, _log_rollout_data=_audit_after)
+"""Has the trainer in a module audit its rollouts where its config asks for it."""
+when_trainer_is_imported(listen)

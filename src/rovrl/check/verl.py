@@ -231,7 +231,7 @@ def _verls_own(config: Any) -> Iterator[Remark]:
 def installation() -> Iterator[Remark]:
     """verl's version, the packages that its trainer needs, the plugin in this process."""
     plugin = _plugin()  # first: what is imported next registers both names by itself
-    from rovrl.integrations.verl.settings import untested
+    from rovrl.integrations.verl.run import untested
 
     problem = untested(version("verl"))
     yield Remark("warning", problem) if problem else Remark("ok", f"verl {version('verl')}")
@@ -239,7 +239,7 @@ def installation() -> Iterator[Remark]:
     if missing:
         yield Remark("problem", f"verl's trainer needs {', '.join(missing)}: pip install 'rovrl[verl]'")
     yield plugin
-    from rovrl.integrations.verl.compat import trl_lacks_value_head
+    from rovrl.integrations.verl.step import trl_lacks_value_head
 
     if trl_lacks_value_head():
         yield Remark("note", f"trl {version('trl')} has no value-head model, so verl is told that trl is absent")

@@ -1,9 +1,12 @@
-"""The two channels where an engine's own settings have no place for them: from the environment."""
+"""What engines without a config of ours need: both channels from the environment, and a check of the installed version."""
 
 from __future__ import annotations
 
 import os
+from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, TypeVar
+
+from packaging.version import Version
 
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.errors import RovrlError
@@ -31,3 +34,19 @@ def _channel(name: str, kind: type[C]) -> C | None:
     except ValueError as error:
         text = str(error)
         raise RovrlError(text if text.startswith(name) else f"{name}: {text}") from None
+
+
+def check_engine(package: str, tested: tuple[str, str], *others: str) -> str:
+    """The installed version; a RovrlError if there is none, or one outside `tested`: from the first up to, not including, the
+    second. `others` are packages to be installed with it."""
+    first, beyond = tested
+    wanted = " ".join([f"pip install '{package}>={first},<{beyond}'", *others])
+    try:
+        installed = version(package)
+    except PackageNotFoundError:
+        raise RovrlError(f"{package} is not installed in this environment: {wanted}") from None
+    if not Version(first) <= Version(installed) < Version(beyond):
+        raise RovrlError(
+            f"{package} {installed} is installed, and rovrl is tested with {first} up to (not including) {beyond}: {wanted}"
+        )
+    return installed

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the path; an engine that is missing, or of a version that was not tested, is a RovrlError."""
-    from rovrl.integrations.ms_swift.register import check_ms_swift
+    from rovrl.integrations.ms_swift import check_ms_swift
 
     check_ms_swift()
     print(Path(__file__).parent / "ms_swift" / "plugin" / "rovrl_ms_swift.py")

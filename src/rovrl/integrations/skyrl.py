@@ -10,8 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from rovrl.integrations import functions
-from rovrl.integrations.environment import channels
-from rovrl.integrations.versions import check_engine
+from rovrl.integrations.environment import channels, check_engine
 
 ESTIMATOR, LOSS = "rovr", "rovr_gspo"
 TESTED_SKYRL = ("0.3", "0.4")

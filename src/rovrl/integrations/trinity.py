@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from rovrl.integrations import functions
-from rovrl.integrations.environment import channels
-from rovrl.integrations.versions import check_engine
+from rovrl.integrations.environment import channels, check_engine
 
 TESTED_TRINITY = ("0.6", "0.7")
 """Tested from the first up to, not including, the second."""

@@ -174,7 +174,7 @@ def test_loss_and_gradient_are_those_of_ms_swift_with_its_mean_swapped(name, tra
 
 
 def test_the_mean_as_weight_is_ms_swifts_own_gspo_in_loss_and_gradient(trained, monkeypatch):
-    monkeypatch.setattr("rovrl.integrations.hf.trainer.soft_rovr", lambda ratios, mask, _: gspo_mean(ratios, mask))
+    monkeypatch.setattr("rovrl.integrations.hf.soft_rovr", lambda ratios, mask, _: gspo_mean(ratios, mask))
     wide = rovrl.RatioChannel(num_blocks=1, score_width=1e6)
     inputs, batch = micro_batch(trained, torch.Generator().manual_seed(2))
     plain = outcome(trained, super(type(trained), trained)._compute_loss_and_metrics, inputs, batch)

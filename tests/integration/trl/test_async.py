@@ -15,8 +15,7 @@ import one_batch
 import rovrl
 import tiny
 from async_rollouts import SETTINGS, build, module
-from rovrl.integrations.trl.async_grpo import RoVRAsyncConfig, RoVRAsyncTrainer
-from rovrl.integrations.trl.async_grpo.installed import check_async_trl
+from rovrl.integrations.trl.async_grpo import RoVRAsyncConfig, RoVRAsyncTrainer, check_async_trl
 
 TESTS = Path(__file__).parents[2]
 ROUNDING = 1e-4  # float32 gradients summed in another order, over three steps of Adam; a step moves parameters by 1e-2

@@ -12,7 +12,7 @@ from trl.scripts.utils import TrlParser
 import tiny
 from rovrl import RatioChannel, RewardChannel, RovrlError
 from rovrl.integrations.trl import RoVRConfig, RoVRRLOOConfig, RoVRTrainer
-from rovrl.integrations.trl.installed import check_trl
+from rovrl.integrations.trl.config import check_trl
 
 
 def config(tmp_path, **changes):

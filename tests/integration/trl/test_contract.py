@@ -13,7 +13,7 @@ import torch
 import trl.trainer.grpo_trainer as trl_module
 
 import tiny
-from rovrl.integrations.hf.trainer import WEIGHTS
+from rovrl.integrations.hf import WEIGHTS
 from rovrl.integrations.trl.trainer import RoVRTrainer
 from rovrl.weight import gspo_mean
 from trl_loss import TOLERANCE, batch, distance, make, outcome

@@ -9,7 +9,7 @@ import torch
 
 import tiny
 from rovrl import RovrlError
-from rovrl.integrations.hf.state import STATE_FILE
+from rovrl.integrations.hf import STATE_FILE
 from rovrl.records import read_steps
 
 pytestmark = pytest.mark.slow

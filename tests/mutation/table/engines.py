@@ -7,7 +7,7 @@ CONTRACT = "integration/trl/test_contract.py"
 
 ENGINES: tuple[Mutant, ...] = (
     *mutants(
-        "integrations/hf/trainer.py",
+        "integrations/hf.py",
         CONTRACT,
         ("return (log_weight - mean).unsqueeze(-1)", "return (mean - log_weight).unsqueeze(-1)"),
         ("log_ratios = log_probs - (log_probs.detach() if", "log_ratios = log_probs - (log_probs if"),
@@ -23,7 +23,7 @@ ENGINES: tuple[Mutant, ...] = (
         ("self._weighing = dict(inputs)", "self._weighing = inputs"),
     ),
     *mutants(
-        "integrations/trl/credit.py",
+        "integrations/trl/trainer.py",
         "integration/test_engines_agree.py",
         (
             "ids = torch.arange(len(per_function)) // int(group or 1)",
@@ -31,8 +31,8 @@ ENGINES: tuple[Mutant, ...] = (
         ),
     ),
     *mutants(
-        "integrations/hf/rewards.py",
-        "unit/integrations/hf/test_rewards.py",
+        "integrations/hf.py",
+        "unit/integrations/test_hf.py",
         ("(values * weights.double().cpu()).nansum(-1)", "values.nansum(-1)"),
         ("values.isnan().all(-1)", "values.isnan().any(-1)"),
     ),

@@ -165,7 +165,7 @@ def test_a_cluster_that_cannot_be_reached_is_a_sentence_within_seconds(good):
 def test_trl_counts_as_absent_for_verl_only_if_it_lacks_the_value_head(monkeypatch, tmp_path):
     import verl  # noqa: F401
 
-    from rovrl.integrations.verl.compat import trl_lacks_value_head
+    from rovrl.integrations.verl.step import trl_lacks_value_head
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert not trl_lacks_value_head()

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from rovrl.diagnostics import reward_metrics
 from rovrl.integrations.environment import channels
-from rovrl.integrations.hf.rewards import channel_input
-from rovrl.integrations.hf.trainer import RobustTrainer
-from rovrl.integrations.ms_swift.settings import PER_FUNCTION, check
+from rovrl.integrations.hf import RobustTrainer, channel_input
+from rovrl.integrations.ms_swift import PER_FUNCTION, check
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
 from rovrl.partition import fallback_sentence
 

@@ -1,14 +1,24 @@
-"""RoVRConfig: GRPOConfig with GSPO's defaults and the two channels; settings that would be ignored are refused."""
+"""RoVRConfig: GRPOConfig with GSPO's defaults and the two channels; settings that would be ignored are refused.
+
+With the tested versions of TRL, and what the card of a saved model says of the settings.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import trl
+from packaging.version import Version
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
+from rovrl import __version__
 from rovrl.config import OFF, RatioChannel, RewardChannel, RolloutCorrection
-from rovrl.integrations.hf.trainer import updates_see_moved_policy
+from rovrl.errors import RovrlError
+from rovrl.integrations.hf import updates_see_moved_policy
 from rovrl.integrations.trl.checks import (
     ADVANTAGE_NAMES,
     PER_FUNCTION,
@@ -20,9 +30,24 @@ from rovrl.integrations.trl.checks import (
     warn_of_fallback,
     warn_of_wide_clip,
 )
-from rovrl.integrations.trl.installed import GRPOConfig
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
 from rovrl.rollout import ROLLOUT_CORRECTIONS, named_correction
+
+TESTED_TRL = ("1.8", "1.17")
+"""Tested from the first up to, not including, the second."""
+
+
+def check_trl(version: str, tested: tuple[str, str] = TESTED_TRL, what: str = "rovrl's trainer") -> None:
+    """A RovrlError if `version` of TRL is outside the tested range: its loss may have changed under the hooks."""
+    first, beyond = tested
+    if not Version(first) <= Version(version) < Version(beyond):
+        raise RovrlError(
+            f"trl {version} is installed, and {what} is tested with trl {first} up to (not including) "
+            f"{beyond}: pip install 'trl>={first},<{beyond}'"
+        )
+
+
+check_trl(trl.__version__)
 
 TOKEN_CLIP = 0.2
 """TRL's own epsilon, for token-level losses."""
@@ -208,3 +233,58 @@ def mapping(name: str, config: Any) -> dict[str, Any]:
             f"{name} must be a {name.title().replace('_', '')}, a dict of its fields, or None, not {value!r}"
         )
     return value
+
+
+ROVR = {
+    "title": "Dual-Channel Robust Group-Relative Policy Optimization via Advantage and Sequence-Weight Estimation",
+    "citation": """@article{li2026rovrgspo,
+    title  = {{Dual-Channel Robust Group-Relative Policy Optimization via Advantage and Sequence-Weight Estimation}},
+    author = {Zhongyi Li and Wan Tian and Xiang Xu and Yutian Xiao and Yikun Ban and Yijie Peng and Fuzhen Zhuang},
+    year   = 2026,
+}""",
+}
+"""The paper that introduced the channels; it has no number by which the Hub could link it."""
+GSPO = {
+    "title": "Group Sequence Policy Optimization",
+    "id": "2507.18071",
+    "citation": """@article{zheng2025gspo,
+    title  = {{Group Sequence Policy Optimization}},
+    author = {Chujie Zheng and Shixuan Liu and Mingze Li and Xiong-Hui Chen and Bowen Yu and others},
+    year   = 2025,
+    eprint = {arXiv:2507.18071},
+}""",
+}
+TITLES = {"gspo": "GSPO", "rovr-adv": "RoVR-Adv", "softrovr": "SoftRoVR", "rovr-gspo": "RoVR-GSPO"}
+
+
+class Card(NamedTuple):
+    """The words that TRL puts into the card: trainer name, paper, tags."""
+
+    name: str
+    paper: dict[str, str]
+    tags: list[str]
+
+
+def card(config: RoVRConfig) -> Card:
+    """What ran: with both channels off it is GSPO, or GRPO at token level, and neither our name nor our paper appears."""
+    method = config.method_name
+    if method == "gspo" and config.importance_sampling_level == "token":
+        return Card(GRPOTrainer._name, dict(GRPOTrainer._paper), ["trl", "grpo"])
+    paper = GSPO if method == "gspo" else ROVR
+    return Card(TITLES.get(method, method), dict(paper), ["trl", method])
+
+
+def settings_section(config: RoVRConfig) -> str:
+    """The section of the card with everything that decides the method, and the software's citation."""
+    settings = json.dumps(config.record_settings, indent=2)
+    return f"""
+## Method settings
+
+Trained by `rovrl` {__version__} (`{config.method_name}`): null switches a channel off, so that both null is plain GSPO.
+
+```json
+{settings}
+```
+
+Cite the software as: The rovrl authors, *rovrl: robust group-relative policy optimization*, version {__version__}, 2026.
+"""

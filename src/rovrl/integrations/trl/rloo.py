@@ -15,8 +15,7 @@ from trl.trainer.rloo_config import RLOOConfig
 from trl.trainer.rloo_trainer import RLOOTrainer
 
 from rovrl.config import RewardChannel
-from rovrl.integrations.hf.rewards import total
-from rovrl.integrations.trl.card import ROVR
+from rovrl.integrations.hf import total
 from rovrl.integrations.trl.checks import (
     ADVANTAGE_NAMES,
     check_advantage,
@@ -24,9 +23,8 @@ from rovrl.integrations.trl.checks import (
     check_rewards,
     warn_of_fallback,
 )
-from rovrl.integrations.trl.config import mapping, run_without_accelerator
-from rovrl.integrations.trl.credit import CreditedTrainer
-from rovrl.integrations.trl.rewards import RewardTransform
+from rovrl.integrations.trl.config import ROVR, mapping, run_without_accelerator
+from rovrl.integrations.trl.trainer import CreditedTrainer, RewardTransform
 
 
 @dataclass

@@ -13,7 +13,7 @@ from rovrl.integrations.verl.algorithms import (  # noqa: E402
     rovr_advantages,
     rovr_gspo_loss,
 )
-from rovrl.integrations.verl.settings import (  # noqa: E402
+from rovrl.integrations.verl.run import (  # noqa: E402
     ESTIMATOR,
     LOSS,
     ratio_channel,

@@ -24,17 +24,17 @@ from rovrl.config import RolloutCorrection
 from rovrl.diagnostics import WEIGHT_METRICS, metric, rollout_metrics, weight_metrics
 from rovrl.errors import require
 from rovrl.integrations.verl import records as verl_records
-from rovrl.integrations.verl.run import VerlRun
-from rovrl.integrations.verl.settings import (
+from rovrl.integrations.verl.run import (
     ESTIMATOR,
     LOSS,
+    VerlRun,
     check_run,
     ratio_channel,
     reward_channel,
     reward_functions,
     rollout_correction,
 )
-from rovrl.integrations.verl.step import Step, current_step, listen
+from rovrl.integrations.verl.step import Step, current_step, listen, mend_value_head
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP, clipped_objective
 from rovrl.robust.kernels import compiled
 from rovrl.rollout import rollout_weights
@@ -49,7 +49,7 @@ from verl.trainer.ppo.core_algos import (  # noqa: E402
 )
 from verl.workers.config import PolicyLossConfig  # noqa: E402
 
-import rovrl.integrations.verl.compat  # noqa: E402, F401  (before verl's models are imported)
+mend_value_head()
 
 AGGREGATION = "seq-mean-token-mean"
 """The mean over sequences of eq:gspo_objective; verl's default, token-mean, weighs a response by its length."""

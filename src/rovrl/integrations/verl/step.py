@@ -8,12 +8,14 @@ works.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ import wrapt
 from torch import Tensor
 
 TRAINER = "verl.trainer.ppo.v1.trainer_base"
+VALUE_HEAD = "AutoModelForCausalLMWithValueHead"
 logger = logging.getLogger("rovrl")
 _current: ContextVar[Step | None] = ContextVar("rovrl_verl_step", default=None)
 
@@ -97,20 +100,55 @@ def announced(step: Step) -> Iterator[Step]:
 
 
 def listen(check: Callable[[Any], None]) -> None:
-    """Has verl's trainer, once it is imported, announce its steps, and `check` its config before anything is rolled out."""
-
-    def wrap(module: Any) -> None:
-        if getattr(module, "_rovrl_listens", False):
-            return
-        module._rovrl_listens = True
-        wrapt.wrap_function_wrapper(module, "PPOTrainer._compute_advantage", _announce)
-        wrapt.wrap_function_wrapper(module, "PPOTrainer.__init__", before)
+    """Has verl's trainer announce its steps, and `check` its config before anything is rolled out."""
 
     def before(wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
         check(args[0] if args else kwargs["config"])
         return wrapped(*args, **kwargs)
 
+    when_trainer_is_imported(wrapping("_rovrl_listens", __init__=before, _compute_advantage=_announce))
+
+
+def wrapping(mark: str, **wrappers: Callable[..., Any]) -> Callable[[Any], None]:
+    """A function that wraps these methods of the `PPOTrainer` in a module (wrapt's wrappers), once, however often it is called.
+
+    `mark` is the name under which the module remembers it.
+    """
+
+    def wrap(module: Any) -> None:
+        if not getattr(module, mark, False):
+            setattr(module, mark, True)
+            for name, wrapper in wrappers.items():
+                wrapt.wrap_function_wrapper(module, f"PPOTrainer.{name}", wrapper)
+
+    return wrap
+
+
+def when_trainer_is_imported(wrap: Callable[[Any], None]) -> None:
+    """Calls `wrap` with the module of verl's trainer: when verl imports it, or at once if it has."""
     wrapt.register_post_import_hook(wrap, TRAINER)
+
+
+def trl_lacks_value_head() -> bool:
+    """True if TRL is installed without the class that verl imports; read from its files, since importing takes seconds."""
+    spec = importlib.util.find_spec("trl")
+    if spec is None or not spec.submodule_search_locations:
+        return False
+    root = Path(spec.submodule_search_locations[0])
+    return not (root / "experimental/ppo").is_dir() and VALUE_HEAD not in (root / "__init__.py").read_text()
+
+
+def mend_value_head() -> None:
+    """One incompatibility between verl and a recent TRL in the same environment, set right without importing TRL.
+
+    verl's FSDP engine imports TRL's value-head model whenever TRL is installed, critic or not. TRL removed that class, so
+    verl fails in every environment that holds both. Without the class verl is told that TRL is absent: a run with a critic
+    on a value head ends with verl's own message, every other run works. Called before verl's models are imported.
+    """
+    if trl_lacks_value_head():
+        import verl.utils.import_utils
+
+        verl.utils.import_utils.is_trl_available = lambda: False
 
 
 def _announce(wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:

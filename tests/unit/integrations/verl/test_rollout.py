@@ -9,7 +9,7 @@ import torch
 from omegaconf import OmegaConf
 
 import rovrl
-from rovrl.integrations.verl.settings import check_run
+from rovrl.integrations.verl.run import check_run
 from rovrl.integrations.verl.step import Step, announced
 
 

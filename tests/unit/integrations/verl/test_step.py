@@ -113,7 +113,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_number_of_functions_or_weights_is_refused_before_the_trainer_is_built(name, integration):
-    from rovrl.integrations.verl.settings import check_run
+    from rovrl.integrations.verl.run import check_run
 
     config = OmegaConf.create({"algorithm": {"adv_estimator": "rovr", **WRONG[name]}})
     with pytest.raises(ValueError, match="gdpo_reward_weights must be one finite number per name"):
@@ -146,13 +146,13 @@ def test_verls_trainer_is_checked_before_it_is_built_and_announces_its_steps(int
 
 
 def test_another_version_of_verl_is_told_before_anything_is_rolled_out(integration, monkeypatch, caplog):
-    from rovrl.integrations.verl import settings
+    from rovrl.integrations.verl import run
 
     config = OmegaConf.create({"algorithm": {"adv_estimator": "rovr"}})
-    settings.check_run(config)
+    run.check_run(config)
     assert not caplog.records
-    monkeypatch.setattr(settings, "version", lambda name: "0.10.2")
-    settings.check_run(config)
+    monkeypatch.setattr(run, "version", lambda name: "0.10.2")
+    run.check_run(config)
     assert (
         "verl 0.10.2 is installed, and rovrl is tested with 0.9 up to (not including) 0.10: pip install" in caplog.text
     )

@@ -3,6 +3,6 @@
 `rovrl plugin ms-swift` prints this file's path. Settings: ROVRL_REWARD_CHANNEL and ROVRL_RATIO_CHANNEL in the environment.
 """
 
-from rovrl.integrations.ms_swift.register import register
+from rovrl.integrations.ms_swift import register
 
 register()

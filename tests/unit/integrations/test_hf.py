@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from rovrl.integrations.hf.rewards import channel_input, total
+from rovrl.integrations.hf import channel_input, total
 
 REWARDS = torch.tensor([[1.0, 2.0], [3.0, math.nan], [math.nan, math.nan]])
 WEIGHTS = torch.tensor([1.0, -0.5])

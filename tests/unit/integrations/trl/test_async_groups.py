@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import rovrl
-from rovrl.integrations.trl.async_grpo import groups
-from rovrl.integrations.trl.async_grpo.groups import CreditedQueue
+from rovrl.integrations.trl import async_grpo as groups
+from rovrl.integrations.trl.async_grpo import CreditedQueue
 
 
 def row(group, text="x", ids=(1, 2), turns=1):
