@@ -42,21 +42,6 @@ def indented(page, first):
     return "\n".join([first + lines[0], *(line[4:] for line in lines[1:end])])
 
 
-HERE = {
-    ("README.md", "steps_per_generation=8"), ("README.md", "math_reward"), ("docs/own-loop.md", "ratio_channel=None"),
-    ("docs/trl.md", "RoVRTrainer"), ("docs/audit.md", 'audit("outputs/run"'), ("docs/audit.md", "AuditCallback"),
-    ("docs/faults.md", "rovrl.RewardChannel"), ("docs/faults.md", "rovrl.explain"), ("docs/train.md", "reward_funcs"),
-    ("docs/speed.md", "torch.compile"), ("docs/engines.md", "soft_rovr_context_parallel"),
-    ("docs/trl.md", "RoVRRLOOConfig"), ("docs/trl.md", "RoVRAsyncConfig"),
-}  # fmt: skip
-
-
-def test_every_block_has_its_test():
-    found = [(page, code) for page in (str(path.relative_to(ROOT)) for path in PAGES) for code in blocks(page)]
-    assert len(found) == len(HERE)
-    assert [code for page, code in found if not any(page == p and word in code for p, word in HERE)] == []
-
-
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 

@@ -27,10 +27,6 @@ def printed(book):
     ]
 
 
-def test_there_are_three():
-    assert [path.stem for path in BOOKS] == ["auditing-a-trl-run", "choosing-settings", "rewards-to-advantages"]
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the kernel's client warns about its own event loop
 @BOOK

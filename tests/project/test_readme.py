@@ -24,15 +24,6 @@ def examples(text):
     return out
 
 
-def test_blocks_are_paired_with_the_output_that_follows_them():
-    text = "```python\nprint(1)\n```\n\n```text\n1\n```\nwords\n```python\nx = 2\n```\nwords\n```text\nno output\n```\n"
-    assert examples(text) == [("print(1)\n", "1\n"), ("x = 2\n", None)]
-
-
-def test_the_readme_has_at_least_one_example_with_output():
-    assert any(output for _, output in examples((ROOT / "README.md").read_text()))
-
-
 SHOWN = [("README.md", *example) for example in examples((ROOT / "README.md").read_text())]
 SHOWN += [
     (page.name, code, output)
