@@ -186,7 +186,8 @@ def mixed_prompts(reader: Reader, files: list[Path]) -> tuple[int, int]:
             )
             different = pa.Table.from_arrays(columns, names=names).group_by(names).aggregate([])
             step, group, prompt = (different.column(name).to_pylist() for name in names)
-            found.update(zip(step, map(str, group), map(hash, prompt), strict=True))  # prompts may be long
+            rows = zip(step, group, map(hash, prompt), strict=True)  # hashes, since prompts may be long
+            found.update((when, str(label), asked) for when, label, asked in rows if label is not None)
             left -= len(chunk)
             if left <= 0:
                 break
