@@ -38,7 +38,9 @@ class Explanation:
     finite: Bool[Tensor, " n"]
     """Whether a response's reward is a number; if not, it is left out of every statistic and gets advantage 0."""
     rejected: Bool[Tensor, " n"]
-    """Whether it was shown to be a fault, with `faults="reject"`: left out likewise."""
+    """Whether it is a fault for certain, with `faults="reject"`: left out likewise."""
+    fault_probability: Float[Tensor, " n"]
+    """The probability that it is a fault: what is uncertain is left out in part (`Faults.cases`)."""
     group: Int[Tensor, " n"]
     mean: Float[Tensor, " g"]
     reference: Float[Tensor, " g"]
@@ -180,14 +182,17 @@ def solve(
     method: Method,
     faults: Faults | None = None,
     scales: StepScales | None = None,
+    rejected: Bool[Tensor, " n"] | None = None,
 ) -> Solved:
     """The one way from rewards to the formulas: what counts, in blocks, with settings in numbers.
 
-    `scales` are those of earlier steps; without them they are found in this batch.
+    `scales` are those of earlier steps; without them they are found in this batch. `rejected`: what is left out, if it is not
+    what is a fault for certain.
     """
     # one sum shows that all are finite, unless it overflows
     finite = torch.ones_like(values, dtype=torch.bool) if bool(values.sum().isfinite()) else values.isfinite()
-    rejected = torch.zeros_like(finite) if faults is None else faults.rejected
+    if rejected is None:
+        rejected = torch.zeros_like(finite) if faults is None else faults.rejected
     counted = finite if faults is None else finite & ~rejected
     every = bool(counted.all())
     x = values.double() if every else torch.where(counted, values, 0.0).double()
@@ -202,6 +207,28 @@ def solve(
             credit = method.formula(rewards, blocks, settings.for_groups(m, unit))
             parts.append(Part(some, rows, rewards, unit, fallback, credit))
     return Solved(finite, rejected, used, settings, parts)
+
+
+def _averaged(
+    certain: Float[Tensor, " n"],
+    values: Float[Tensor, " n"],
+    groups: Groups,
+    channel: RewardChannel,
+    partitions: Partitions,
+    method: Method,
+    faults: Faults,
+    scales: StepScales | None = None,
+) -> Float[Tensor, " n"]:
+    """The mean of the advantages over what may be left out; `certain` are those without what is a fault for certain."""
+    (share, _), *others = faults.cases()
+    mean = share * certain
+    for share, rejected in others:  # none unless the evidence is thin
+        found = torch.zeros_like(mean)
+        for part in solve(values, groups, channel, partitions, method, faults, scales, rejected).parts:
+            flat = part.rewards.amin(-1, keepdim=True) == part.rewards.amax(-1, keepdim=True)
+            groups.put(found, part.rows, torch.where(flat, 0.0, part.credit.advantages))
+        mean += share * found
+    return mean
 
 
 def explain_groups(
@@ -233,12 +260,15 @@ def explain_groups(
         reference[some], scale[some], fallback[some] = result.reference, result.scale, part.fallback
         if result.nu is not None and result.correction is not None:
             nu[some], correction[some] = result.nu, result.correction
+    if faults is not None:
+        advantages = _averaged(advantages, values, groups, channel, partitions, how, faults, scales)
     sources = {scale_source(blocks, channel) for blocks, _ in solved.used.values() if channel.reference == "rovr"}
     return Explanation(
         advantages=advantages.to(values.dtype),
         rewards=values,
         finite=solved.finite,
         rejected=solved.rejected,
+        fault_probability=torch.zeros_like(advantages) if faults is None else faults.probability,
         group=groups.code,
         mean=mean,
         reference=reference,
@@ -282,11 +312,13 @@ def _dense(method: Method) -> Advantage:
         solved = solve(rows.flatten(), groups, channel, partitions, method, faults)
         # equal rewards need no care here: a reference that preserves constants leaves residuals of exactly 0
         if len(solved.parts) == 1 and solved.parts[0].rows is None:
-            found = solved.parts[0].credit.advantages
+            found = solved.parts[0].credit.advantages.flatten()
         else:
             found = torch.zeros(rows.numel(), dtype=torch.float64, device=rows.device)
             for part in solved.parts:
                 groups.put(found, part.rows, part.credit.advantages)
+        if faults is not None:
+            found = _averaged(found, rows.flatten(), groups, channel, partitions, method, faults)
         return found.to(values.dtype).view(values.shape)
 
     advantage.__name__ = method.name
@@ -338,6 +370,7 @@ def weighted_sum(parts: Sequence[Explanation], weights: Sequence[float], channel
         rewards=_sum(parts, "rewards", signed),
         finite=finite,
         rejected=finite & ~counted,
+        fault_probability=torch.stack([part.fault_probability.where(part.finite, 1.0) for part in parts]).amin(0),
         mean=_sum(parts, "mean", signed),
         reference=_sum(parts, "reference", signed),
         scale=_sum(parts, "scale", signed.abs()),

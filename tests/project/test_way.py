@@ -13,7 +13,7 @@ import rovrl
 from rovrl.robust.kernels import use_kernel
 
 SOURCE = Path(rovrl.__file__).parent
-MOST = {"paper": (17, 95), "guarded": (32, 206)}
+MOST = {"paper": (17, 95), "guarded": (27, 171)}
 """Preset -> files and functions at most; fewer is better, so these go down and not up."""
 
 

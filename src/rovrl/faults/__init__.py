@@ -1,27 +1,26 @@
 """Which rewards are faults? A fault hits anyone; merit depends on the prompt. docs/faults.md has the argument and its limits.
 
 A crashed grader or a unit error strikes responses at a rate that does not depend on the prompt, so the strikes are spread
-over the groups by chance. Right answers are not: some prompts are easy. On each side, rewards beyond a threshold are
-shown to be faults if
+over the groups by chance. Right answers are not: some prompts are easy. So every layer of rewards that is parted from the rest
+by a gap has a posterior probability of being made of faults:
 
-1. there is a gap below the threshold that no honest tail would leave (`rovrl.robust.outliers.gaps`);
-2. their number per group is no more dispersed than chance spreads it (`rovrl.robust.outliers.dispersion`);
-3. it would have been seen, had they followed their prompts as ordinary verdicts do.
-
-Then the centers are computed again without them, until nothing changes. Where nothing can be shown, nothing is rejected.
+    rovrl.robust.outliers.bulk        each group's center, which a majority of faults must not take over
+    rovrl.robust.outliers.gaps        the gaps that no honest tail would leave
+    rovrl.robust.outliers.evidence    how likely a layer's hits per group are, by chance and by merit
+    posterior                         what a layer is, by that, by its distance and by the other layers
+    find                              centers and layers by turns, over the batch and the steps before it (window)
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time each name is imported when it is first asked for: the test itself needs no torch
-    from rovrl.faults.candidates import Side
-    from rovrl.faults.find import Faults, find_faults
+    from rovrl.faults.find import Faults, Side, find_faults
     from rovrl.faults.window import FaultWindow
 
 __all__ = ["FaultWindow", "Faults", "Side", "find_faults"]
 
-_HOMES = {"FaultWindow": "window", "Faults": "find", "Side": "candidates", "find_faults": "find"}
+_HOMES = {"FaultWindow": "window", "Faults": "find", "Side": "find", "find_faults": "find"}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from rovrl.faults.evidence import SMALLEST
 from rovrl.robust.outliers.bulk import SortedGroups
 
+SMALLEST = 4
+"""Smaller groups do not count as evidence: their center follows a single hit."""
 CAPACITY = 4096
 """Responses kept: with groups of 16 those of 256 groups, enough to tell 5 % faults from right answers."""
 LARGEST_CAPACITY = 1 << 20
@@ -83,5 +84,5 @@ def _step(rewards: np.ndarray, group: np.ndarray) -> Step:
     sizes = sizes[sizes >= SMALLEST]
     _, codes = np.unique(codes[kept], return_inverse=True)
     groups = SortedGroups.of(rewards[finite][kept], codes, len(sizes))
-    residual = groups.residual(groups.median(np.zeros_like(sizes), sizes))
+    residual = groups.residual(groups.median(np.ones(len(groups.values), bool)))
     return sizes.tolist(), [float(f"{value:.{DIGITS - 1}e}") for value in residual.tolist()]

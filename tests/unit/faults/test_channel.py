@@ -9,7 +9,11 @@ import torch
 
 import rovrl
 from rovrl import RewardChannel, RewardRun
+from rovrl.advantage import explain_groups
 from rovrl.diagnostics import reward_metrics
+from rovrl.faults import Faults
+from rovrl.groups import Groups
+from rovrl.partition import Partitions
 
 ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
 GUARDED = RewardChannel(**ADAPTIVE, faults="reject")
@@ -49,6 +53,29 @@ def test_dense_and_ragged_functions_reject_alike(method):
     assert (dense.flatten()[hit] == 0).all()
 
 
+def test_a_reward_of_probability_p_is_left_out_with_probability_two_p_minus_one():
+    """By one number for the batch: those as uncertain are left out together, and what is as likely merit as fault never is."""
+    faults = Faults(torch.tensor([0.2, 0.5, 0.75, 0.98, 0.85], dtype=torch.float64))
+    cases = [(share, out.nonzero().flatten().tolist()) for share, out in faults.cases()]
+    assert cases == [(pytest.approx(0.3), [3]), (pytest.approx(0.2), [3, 4]), (pytest.approx(0.5), [2, 3, 4])]
+    assert faults.rejected.tolist() == [False, False, False, True, False]
+    assert [share for share, _ in Faults(torch.zeros(5)).cases()] == [1.0]
+
+
+def test_the_advantages_are_the_mean_over_what_is_left_out():
+    rewards, hit, ids = batch(prompts=64)
+    doubtful = hit & (rewards > 5)
+    faults = Faults(torch.where(doubtful, 0.85, hit.double()))
+    found = explain_groups(rewards, Groups.of(ids, rewards), GUARDED, Partitions(GUARDED), faults=faults)
+    without = [
+        rovrl.explain(torch.where(out, torch.nan, rewards), ids, RewardChannel(**ADAPTIVE))
+        for out in (hit & ~doubtful, hit)
+    ]
+    torch.testing.assert_close(found.advantages, 0.3 * without[0].advantages + 0.7 * without[1].advantages)
+    assert torch.equal(found.rejected, hit & ~doubtful)
+    assert torch.equal(found.fault_probability, faults.probability)
+
+
 def test_without_faults_rejecting_changes_nothing():
     rewards, _, ids = batch(rate=0.0)
     info = rovrl.explain(rewards, ids, GUARDED)
@@ -84,7 +111,8 @@ def steps(run, seeds, prompts=8):
 def test_a_run_shows_with_its_window_what_a_small_step_alone_cannot():
     run = RewardRun(GUARDED)
     steps(run, range(20))
-    rewards, hit, ids = batch(99, prompts=8)
+    rewards, hit, ids = batch(99, prompts=3)
+    assert hit.any()
     assert not rovrl.explain(rewards, ids, GUARDED).rejected.any()
     assert torch.equal(run.explain(rewards, ids).rejected, hit)
 
@@ -220,10 +248,10 @@ def test_a_failing_grade_as_rare_on_every_prompt_is_a_grade(best, usual, failing
 
 
 def test_a_spread_that_unseen_faults_made_in_the_first_step_is_forgotten_as_soon_as_they_are_seen():
-    """Nearly half of the rewards are spikes: one step of sixteen prompts shows at most some of them, two show all."""
+    """Nearly half of the rewards are spikes: a step of four prompts shows none of them."""
     run, bounds = RewardRun(GUARDED), []
     for step in range(4):
-        rewards, hit, ids = batch(step, prompts=16, rate=0.45)
+        rewards, hit, ids = batch(step, prompts=16 if step else 4, rate=0.45)
         run.advantages(rewards, ids)
         bounds.append((run.last.rejected[hit].double().mean().item(), run.metrics()["rovr/credit_bound"]))
     (first, poisoned), (second, mended), *_ = bounds

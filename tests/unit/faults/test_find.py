@@ -54,7 +54,6 @@ def test_both_sides_have_a_threshold_of_their_own():
     assert result.below.threshold == np.inf
     assert result.above.hits == int(hit.sum())
     assert 0.8 < result.above.dispersion < 1.2
-    assert result.above.p_value > 0.01
 
 
 def test_most_responses_of_a_group_may_be_hit():
@@ -203,6 +202,7 @@ def test_faults_of_two_sizes_on_the_two_sides_do_not_vouch_for_each_others_cente
     for seed in range(4):
         rng = np.random.default_rng((seed, 71))
         values, kind = rng.normal(0, 1, (256, 16)), rng.random((256, 16))
+        values += 5 * (rng.random((256, 16)) < rng.random((256, 1)))  # else nothing tells merit from faults
         rewards = np.where(kind < 0.15, -50.0, np.where(kind < 0.2, 20.0, values))
         found = find_faults(torch.from_numpy(rewards).ravel(), torch.arange(256).repeat_interleave(16), 256)
         assert found.level == 0

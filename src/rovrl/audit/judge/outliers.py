@@ -28,11 +28,11 @@ from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.measure.dominance import SPREADS
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
-from rovrl.faults.candidates import Side
-from rovrl.faults.shown import shown
+from rovrl.faults.find import Side, posterior
+from rovrl.faults.posterior import CERTAIN
 from rovrl.robust.outliers.bulk import SortedGroups, median
-from rovrl.robust.outliers.dispersion import Design, chance, overdispersion, pairs
-from rovrl.robust.outliers.gaps import WIDTHS, cuts
+from rovrl.robust.outliers.evidence import by_chance
+from rovrl.robust.outliers.gaps import WIDTHS, gaps
 
 LEVELS = 0.05
 """Undominated groups with differences as large in their core, per group dominated by one, from which on it is a level."""
@@ -51,8 +51,8 @@ LOOKED_AT = 4096
 FAR = 1e300
 ONE_LEVEL = 0.2
 """Distances whose middle four fifths span less than this share of their median are one level."""
-CLUSTERED = 0.01
-"""The chance below which rewards that stand apart share their groups too often to be faults."""
+CLUSTERED = 0.99
+"""The probability above which rewards that stand apart follow the prompts, too much to be faults."""
 OUTLIER_KINDS = ("level", "tail", "bonus", "penalty", "clustered", "apart")
 TESTED = 1024
 """Groups looked at: far more than the test needs."""
@@ -183,9 +183,8 @@ def _gaps(rollouts: Rollouts, table: GroupTable, usual: Array) -> list[Gap]:
     found = []
     for seen in (np.positive, np.negative, np.abs):
         side = seen(far)
-        nearer = side[(side > least / WIDTHS[-1]) & (side <= least)]
-        if here := cuts(np.sort(side[side > least])[::-1], least, 0.5 * len(far), nearer=nearer, **rule):
-            found.append(Gap(seen, here[-1].threshold))
+        if here := gaps(np.sort(side[side > least / WIDTHS[-1]])[::-1], least, 0.5 * len(far), **rule):
+            found.append(Gap(seen, (1 - ROUNDING) * here[-1]))
     return found
 
 
@@ -204,8 +203,8 @@ def _follows_prompts(rollouts: Rollouts, table: GroupTable, usual: Array, apart:
         row, group = _far_rows(rollouts, table, np.flatnonzero(far), size * usual)
     distance = _distance(rollouts, table, row, group)
     hits = np.bincount(group[np.isin(np.sign(distance), sides)], minlength=len(table.size))
-    design = Design(np.where(table.single, 0, table.finite), np.zeros(len(hits), dtype=np.int64))
-    return overdispersion(pairs(hits), chance(np.array([hits.sum()]), design)) < CLUSTERED
+    members, none = np.where(table.single, 0, table.finite), np.zeros(len(hits), dtype=np.int64)
+    return by_chance(hits, none, members, none) < 1 - CLUSTERED
 
 
 def _one_level(distance: Array) -> bool:
@@ -240,12 +239,13 @@ def rejected(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Rej
     if not len(row):
         return Rejected(nothing, nothing, 0, 0, (Side(), Side()))
     reward = rollouts.reward[row]
-    found, above, below, _ = shown(SortedGroups.of(reward, member, len(groups)), _strata(rollouts.step[groups]))
+    shown = posterior(SortedGroups.of(reward, member, len(groups)), _strata(rollouts.step[groups]))
+    found = shown.probability > CERTAIN
     found &= expect.unexpected(reward, reward > table.median[groups][member])
     small = found & (size < SMALL_GROUP)[member]
     usual = small & _within_medians(table, reward)
     found &= ~(small if usual.sum() > 0.5 * small.sum() else usual)
-    return Rejected(row[found], groups[member[found]], len(groups), len(row), (above, below))
+    return Rejected(row[found], groups[member[found]], len(groups), len(row), (shown.above, shown.below))
 
 
 def _within_medians(table: GroupTable, reward: NDArray[np.float64]) -> NDArray[np.bool_]:

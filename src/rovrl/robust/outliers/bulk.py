@@ -1,4 +1,4 @@
-"""The bulk of each group: values sorted within ragged groups, centers that survive many outliers, and a common unit."""
+"""Sorted groups and their centers: medians that may be moved where a group does not say by itself where its center is."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ DISCRETE = 0.05
 """The share of groups whose smallest step may be smaller than what counts as the step of a discrete variable."""
 ROUNDING = 1e-6
 """Two values that differ by less than this share of them differ by rounding."""
-ON_SCALE = 0.02
-"""A difference is a whole number of steps if it is nearer than this to one."""
 CONSISTENCY = 1.4826
 """The standard deviation of a normal distribution in units of its median absolute deviation."""
 CROWDED = 0.6
 """A group with more than this share of its members near its median has its center there."""
+UNCLEAR = 1.0
+"""Centers whose log-likelihoods differ by less than this cannot be told apart: any of them may be the one."""
 LARGEST = np.finfo(np.float64).max
+BINS = 24
+"""Of the density on each side, by factors of two: the last begins at eight million times the width of the bulk."""
 COMPARED = 64
-"""In rows up to this length all pairs are compared; in longer ones each end is looked up."""
+"""Members of a doubtful group that are tried as its center, evenly over its ranks."""
 PIECE = 1 << 22
 """Numbers held at a time."""
 
@@ -48,35 +50,16 @@ class SortedGroups:
             order = np.lexsort((values, group))
         return cls(values[order], np.repeat(np.arange(num_groups), size), size, order)
 
+    def only(self, kept: np.ndarray) -> SortedGroups:
+        """The same without what is not kept; groups of which nothing is left go."""
+        size = self.count(kept)
+        number = np.cumsum(size > 0) - 1
+        return SortedGroups(self.values[kept], number[self.group[kept]], size[size > 0], self.order[kept])
+
     @cached_property
     def start(self) -> np.ndarray:
         """Where each group begins."""
         return np.cumsum(self.size) - self.size
-
-    @cached_property
-    def place(self) -> np.ndarray:
-        """The rank of each value in its group, from 0."""
-        return np.arange(len(self.values)) - self.of_members(self.start)
-
-    def only(self, chosen: np.ndarray) -> SortedGroups:
-        """Some of the groups, numbered anew."""
-        members, size = self.of_members(chosen), self.size[chosen]
-        return SortedGroups(self.values[members], np.repeat(np.arange(len(size)), size), size, self.order[members])
-
-    def without(self, rejected: np.ndarray) -> SortedGroups:
-        """The same groups without the rejected values (in the original order); each must keep one."""
-        kept = ~rejected[self.order]
-        return SortedGroups(self.values[kept], self.group[kept], self.count(kept), self.order[kept])
-
-    def of_members(self, numbers: np.ndarray) -> np.ndarray:
-        """The number of each member's group."""
-        return np.repeat(numbers, self.size)
-
-    def between(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Which members are ranked low ≤ rank < high in their group."""
-        if not low.any() and np.array_equal(high, self.size):
-            return np.ones(len(self.values), bool)
-        return (self.place >= self.of_members(low)) & (self.place < self.of_members(high))
 
     def count(self, chosen: np.ndarray) -> np.ndarray:
         """How many members of each group are chosen."""
@@ -84,90 +67,44 @@ class SortedGroups:
 
     def residual(self, center: np.ndarray) -> np.ndarray:
         """Values minus their group's center, finite."""
-        found = self.of_members(center)
         with np.errstate(over="ignore"):
-            np.subtract(self.values, found, out=found)
+            found = self.values - center[self.group]
         return np.clip(found, -LARGEST, LARGEST, out=found)
 
-    def median(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The (lower) median of the members ranked low ≤ rank < high of each group: always one of them, never between two."""
-        return self.values[self.start + np.clip((low + high - 1) // 2, 0, self.size - 1)]
-
-    def densest(self, center: np.ndarray, width: float) -> np.ndarray:
-        """The center, or where at most 60 % lie within `width` of it, the median of the fullest window of that width.
-
-        Of several equally full windows the one whose median is nearest to the center.
-        """
-        near = self.count(np.abs(self.residual(center)) <= width)
-        moved, doubtful = center.copy(), np.flatnonzero(near <= CROWDED * self.size)
-        for size in np.flatnonzero(np.bincount(self.size[doubtful])):
-            every = doubtful[self.size[doubtful] == size]
-            for some in np.array_split(every, -(-len(every) * size * min(size, COMPARED) // PIECE)):
-                rows = self.values[self.start[some][:, None] + np.arange(size)]
-                moved[some] = _fullest(rows, center[some], width)
-        return moved
+    def median(self, kept: np.ndarray) -> np.ndarray:
+        """The lower median of the kept members of each group, always one of them; of a group without any, of all."""
+        number = self.count(kept)
+        members = np.append(np.flatnonzero(kept), 0)
+        found = members[np.minimum(np.cumsum(number) - number + np.maximum(number - 1, 0) // 2, len(members) - 1)]
+        return self.values[np.where(number > 0, found, self.start + (self.size - 1) // 2)]
 
     @cached_property
-    def _steps(self) -> np.ndarray:
-        """From each value to the next: infinite where that is the same value, or of another group."""
-        with np.errstate(over="ignore"):
-            step = np.diff(self.values)
-        np.minimum(step, LARGEST, out=step)
-        rounding = np.abs(self.values)
-        rounding = np.maximum(rounding[:-1], rounding[1:], out=rounding[:-1])
-        rounding *= ROUNDING
-        step[step <= np.maximum(rounding, 1e-300, out=rounding)] = np.inf
-        step[self.start[1:] - 1] = np.inf
-        return step
-
-    @cached_property
-    def graded(self) -> bool:
-        """Whether the values have no continuous part: in groups with contrast, most members are equal to another one, or
-        most differences are whole numbers of steps."""
-        same = np.isinf(self._steps)
-        same[self.start[1:] - 1] = False
-        tied = np.append(same, False) | np.append(False, same)
-        if 2 * int(np.count_nonzero(tied & self._contrasted)) > int(self.size[self._contrast].sum()):
-            return True
-        step = self._steps[np.isfinite(self._steps)]
-        return len(step) > 0 and self.off_scale(step) < 0.5
-
-    def span(self, values: np.ndarray) -> float:
-        """The largest difference between two of these values within one group."""
-        if not len(values):
-            return 0.0
-        with np.errstate(over="ignore"):  # at the end of the range of numbers
-            return float((np.maximum.reduceat(values, self.start) - np.minimum.reduceat(values, self.start)).max())
-
-    def off_scale(self, differences: np.ndarray) -> float:
-        """The share of differences that are no whole number of steps; 0 of none."""
-        if not len(differences):
-            return 0.0
-        with np.errstate(over="ignore", invalid="ignore"):  # at the end of the range of numbers
-            whole = differences / self.step
-            return float(np.mean(~(np.abs(whole - np.round(whole)) <= ON_SCALE)))
-
-    @cached_property
-    def _contrast(self) -> np.ndarray:
+    def contrast(self) -> np.ndarray:
+        """Which groups hold two different values."""
         return self.values[self.start + self.size - 1] > self.values[self.start]
 
     @cached_property
-    def _contrasted(self) -> np.ndarray:
-        """The members of groups with contrast."""
-        return self.of_members(self._contrast)
+    def graded(self) -> bool:
+        """Whether the values have no continuous part: most members of groups with contrast are equal to their neighbor."""
+        inside = self.contrast[self.group][1:] & (self.group[1:] == self.group[:-1])
+        tied = inside & (self.values[1:] == self.values[:-1])
+        return bool(2 * np.count_nonzero(tied) > np.count_nonzero(inside))
 
     @cached_property
     def step(self) -> float:
-        """The step of a discrete variable: the smallest step between two values, which 5 % of the groups may undercut; or 0."""
-        step = self._steps
-        least = np.minimum.reduceat(np.append(np.inf, step), self.start) if len(self.size) else step
+        """The step of a discrete variable: the smallest between two values, which 5 % of the groups may undercut; or 0."""
+        with np.errstate(over="ignore"):
+            step = np.minimum(np.diff(self.values), LARGEST)
+        size = np.maximum(np.abs(self.values[1:]), np.abs(self.values[:-1]))
+        step[(step <= np.maximum(ROUNDING * size, 1e-300)) | (np.diff(self.group) > 0)] = np.inf
+        least = np.minimum.reduceat(np.append(step, np.inf), self.start)
         least = least[np.isfinite(least)]
         place = int(DISCRETE * (len(least) - 1))
         return float(np.partition(least, place)[place]) if len(least) else 0.0
 
     def unit(self, residual: np.ndarray, kept: np.ndarray) -> float:
         """1.4826 times the median |residual| of what is kept in groups with contrast; at least half the step."""
-        used = np.abs(residual[kept & self._contrasted])
+        used = np.abs(residual[kept & self.contrast[self.group]])
         return max(CONSISTENCY * median(used), 0.5 * self.step) if len(used) else 0.0
 
 
@@ -178,19 +115,54 @@ def median(values: np.ndarray) -> float:
     return 0.5 * float(ordered[low]) + 0.5 * float(ordered[high])
 
 
-def _fullest(rows: np.ndarray, center: np.ndarray, width: float) -> np.ndarray:
-    """The median of the window [x_i, x_i + width] with the most members, for each ascending row."""
-    size = rows.shape[-1]
+def registered(groups: SortedGroups, center: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """(likeliest, drawn) centers: that of a doubtful group is the member about which the others are likeliest.
+
+    Doubtful: no 60 % of the group lie within `width` of its center. The likelihood is that of the residuals in the other
+    groups, and of a crowd within `width` all together count once, so that many faults weigh no more than one. Drawn: one of
+    those about as likely, by the number of the group alone. The likeliest would lie on one side in every tie, which looks like
+    faults on the other.
+    """
+    residual = groups.residual(center)
+    near = groups.count(np.abs(residual) <= width)
+    doubtful = np.flatnonzero(near <= CROWDED * groups.size)
+    likeliest, drawn = center.copy(), center.copy()
+    if not len(doubtful):
+        return likeliest, drawn
+    seen = _bins(residual[(near > (1 - CROWDED) * groups.size)[groups.group]], width)
+    side = 2.0 ** np.arange(BINS)  # widths of the bins, in units of `width`
+    log = np.log((np.bincount(seen, minlength=2 * BINS + 1) + 0.5) / np.concatenate([[2.0], side, side]))
+    for size in np.flatnonzero(np.bincount(groups.size[doubtful])).tolist():
+        every = doubtful[groups.size[doubtful] == size]
+        for some in np.array_split(every, -(-len(every) * size * min(size, COMPARED) // PIECE)):
+            likeliest[some], drawn[some] = _likeliest(groups, some, size, log, width)
+    for moved in (likeliest, drawn):
+        moved[doubtful] = groups.median(np.abs(groups.residual(moved)) <= width)[doubtful]
+    return likeliest, drawn
+
+
+def _likeliest(
+    groups: SortedGroups, some: np.ndarray, size: int, log: np.ndarray, width: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """For some groups of one size, the member about which the others are likeliest, and one drawn among such."""
+    rows = groups.values[groups.start[some][:, None] + np.arange(size)]
+    tried = rows[:, np.linspace(0, size - 1, min(size, COMPARED)).astype(int)]
+    difference = (
+        rows[:, None, :] / 4 - tried[:, :, None] / 4
+    )  # [group, center, member]: a quarter, which cannot overflow
+    bins = _bins(difference, width / 4)
+    likelihood = log[bins].sum(-1) - np.log((bins == 0).sum(-1))
+    likelihood -= likelihood.max(1, keepdims=True)
+    share = np.where(likelihood > -UNCLEAR, np.exp(likelihood), 0.0).cumsum(1)
+    golden = (some * 0.6180339887 + 0.5) % 1  # spread evenly over (0, 1), whatever the data
+    drawn = (share < golden[:, None] * share[:, -1:]).sum(1)
+    number = np.arange(len(tried))
+    return tried[number, likelihood.argmax(1)], tried[number, drawn]
+
+
+def _bins(x: np.ndarray, width: float) -> np.ndarray:
+    """0 up to `width` from 0, then 1 ... BINS by factors of two upwards, and as many downwards."""
     with np.errstate(over="ignore"):
-        members = _within(rows, rows + width) - np.arange(size)
-        middle = np.take_along_axis(rows, np.arange(size) + (members - 1) // 2, -1)
-        far = np.abs(middle - center[:, None])
-    far = np.where(members == members.max(-1, keepdims=True), far, np.inf)
-    return np.take_along_axis(middle, far.argmin(-1)[:, None], -1)[:, 0]
-
-
-def _within(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How many members of an ascending row are at most each of its ends."""
-    if rows.shape[-1] <= COMPARED:
-        return (rows[:, None, :] <= ends[:, :, None]).sum(-1)
-    return np.stack([np.searchsorted(row, end, side="right") for row, end in zip(rows, ends, strict=True)])
+        _, k = np.frexp(np.clip(x / (width * (1 + ROUNDING)), -(2.0**BINS), 2.0**BINS))
+    k = np.clip(k, 0, BINS, out=k)
+    return np.where((x < 0) & (k > 0), BINS + k, k)

@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from rovrl.robust.outliers import dispersion
 from rovrl.robust.outliers.bulk import ROUNDING
-from rovrl.robust.outliers.dispersion import Design
+from rovrl.robust.outliers.evidence import by_chance
 
 COMMON, MEET = 0.6, 0.33
 """The share of the members of groups with contrast that the two levels must hold together, and the share of these groups that
@@ -23,10 +22,9 @@ must hold both: full marks of two kinds of prompts are no right and wrong, and c
 NEAR, OTHERS, LEVEL = 2.5, 1, 0.01
 """Up to so many steps from the two there may be so many other levels with this share of the members (and two of them): grades
 have more, the mark of a crash is one, and spikes have none."""
-FOLLOWS, ELSEWHERE, UNSEEN = 0.01, 0.05, 0.1
-"""The chance of as many pairs in one group: the rarer level must have a smaller one, what lies elsewhere a larger one. The last
-is the largest chance of as few pairs if what lies elsewhere followed the prompts as ordinary grades do: in a small batch a few
-right answers beside marks for the format do not show it."""
+SURE = 0.9
+"""The probability that the rarer level follows the prompts, and that what lies elsewhere does not; nor may the latter be sure
+to follow them slightly."""
 
 
 def distance(groups: Sequence[Float[Tensor, "group n"]]) -> float:
@@ -39,10 +37,14 @@ def distance(groups: Sequence[Float[Tensor, "group n"]]) -> float:
     if levels is None:
         return 0.0
     sizes = np.concatenate([np.full(len(own), own.shape[-1]) for own in rows])
-    design = Design(sizes, np.zeros(len(sizes), int))
-    rarer, commoner = (np.concatenate([(own == level).sum(-1) for own in rows]).astype(float) for level in levels)
-    elsewhere = sizes - rarer - commoner
-    told = elsewhere.any() and _chances(rarer, design)[0] < FOLLOWS and _by_chance(elsewhere, design)
+    rarer, commoner = (np.concatenate([(own == level).sum(-1) for own in rows]) for level in levels)
+    elsewhere, none = sizes - rarer - commoner, np.zeros(len(sizes), int)
+    told = (
+        elsewhere.any()
+        and by_chance(rarer, none, sizes, none, slight=False) < 1 - SURE
+        and by_chance(elsewhere, none, sizes, none, slight=False) > SURE
+        and by_chance(elsewhere, none, sizes, none) > 1 - SURE
+    )
     return abs(levels[1] - levels[0]) if told else 0.0
 
 
@@ -63,16 +65,3 @@ def _levels(rows: Sequence[np.ndarray]) -> tuple[float, float] | None:
     if not common or grades > OTHERS or not rounding < step < np.inf:
         return None
     return float(values[rarer]), float(values[commoner])
-
-
-def _by_chance(counts: np.ndarray, design: Design) -> bool:
-    """Whether the hits do not seem to follow the prompts, and would if they did as ordinary grades do."""
-    more, fewer = _chances(counts, design)
-    return more >= ELSEWHERE and fewer <= UNSEEN
-
-
-def _chances(counts: np.ndarray, design: Design) -> tuple[float, float]:
-    """How often chance makes as many pairs in one group, or more; and how often ordinary grades make as many, or fewer."""
-    found, hits = dispersion.pairs(counts), design.by_stratum(counts)
-    expected = dispersion.chance(hits, design)
-    return dispersion.overdispersion(found, expected), dispersion.ordinary(found, expected, hits, design)

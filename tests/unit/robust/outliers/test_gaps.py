@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rovrl.robust.outliers.gaps import cuts
+from rovrl.robust.outliers.gaps import gaps
 
 
 def beyond(hits, ratio):
@@ -19,7 +19,7 @@ def test_a_gap_is_shown_by_as_many_values_as_a_pareto_tail_of_index_one_half_lea
     width = max(w for w in (1.6, 2.5, 5.0, 12.0) if w < ratio)
     assert least == np.ceil(np.log(0.001) / np.log(width**-0.5))
     for hits, found in ((least - 1, False), (least, True)):
-        assert any(cut.hits == hits for cut in cuts(beyond(hits, ratio), 0.5, 200)) == found
+        assert (gaps(beyond(hits, ratio), 0.5, 200) == [1.0]) == found
 
 
 @pytest.mark.parametrize("index", [0.5, 1.0, 3.0])
@@ -27,4 +27,4 @@ def test_honest_tails_hardly_ever_leave_a_gap(index):
     """Of 300 samples with 24 thresholds each; the declared chance is a thousandth for each threshold."""
     rng = np.random.default_rng(0)
     tails = (np.sort(1 + rng.pareto(index, 2000))[::-1] for _ in range(300))
-    assert np.mean([bool(cuts(tail, 4.0, 1000)) for tail in tails]) < 0.05
+    assert np.mean([bool(gaps(tail, 4.0, 1000)) for tail in tails]) < 0.05
