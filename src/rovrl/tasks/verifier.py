@@ -4,7 +4,8 @@ Run by file (`python -P verifier.py JUDGES CPU_SECONDS BYTES`), so that it impor
 hands out and waits, in one thread. A judge does the algebra under the kernel's own limits, which hold inside C code too:
 processor time (ITIMER_PROF), clock time (ITIMER_REAL) and address space (RLIMIT_AS). It replies or dies, and what it died of is
 the refusal: a limit costs a fork, not an import of sympy. A question is [number, answer, gold], and every reply repeats the
-number; [number] drops a question. The end of the input ends everything at any moment.
+number; [number] drops a question. The end of the input ends everything at any moment; a judge whose program is killed ends
+with its question.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Judge:
         self.pid = os.fork()
         if self.pid == 0:
             with contextlib.suppress(BaseException):
+                os.setsid()  # Linux shares a busy machine among sessions: judges of one would have one share together
                 os.dup2(questions, 0)
                 os.dup2(told, 3)
                 os.closerange(

@@ -30,6 +30,7 @@ WORKERS_VARIABLE = "ROVRL_VERIFIER_WORKERS"
 MOST_WORKERS = 8  # by default: a rollout's answers are judged in seconds by fewer
 ATTEMPTS = 4  # a question whose worker is killed from outside is asked again
 START = 120.0  # seconds the program may take to import sympy on a busy machine
+FAREWELL = 2.0  # seconds the program has to end its judges once its input is closed
 GRACE = 20.0  # seconds beyond an answer's own limit by the clock without any reply, before the program is given up
 
 
@@ -78,7 +79,7 @@ class VerifierPool:
         background.run(self._verifier.close)
 
     def pids(self) -> list[int]:
-        """The numbers of the running programs, one or none; each leads a process group with its workers."""
+        """The number of the running program, whose children the judges are; none before the first question."""
         program = self._verifier.program
         return [] if program is None else [program.pid]
 
@@ -126,9 +127,16 @@ class _Verifier:
 
     async def close(self) -> None:
         """Ends the program with its workers, whatever they are doing."""
-        if self.program is not None:
-            _kill(self.program)
-            await self.program.wait()
+        program = self.program
+        if program is None or program.stdin is None:
+            return
+        program.stdin.close()
+        try:
+            async with asyncio.timeout(FAREWELL):
+                await program.wait()
+        except TimeoutError:
+            _kill(program)
+            await program.wait()
 
     async def _verdict(self, pair: tuple[str, str], on_done: Callable[[], object]) -> Verdict:
         verdict = LOST
