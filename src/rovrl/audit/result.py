@@ -15,10 +15,10 @@ from rovrl.audit.describe.description import Description, describe
 from rovrl.audit.judge.certificate import Certificate, tolerated
 from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.findings import Finding
+from rovrl.audit.judge.totals import Summary
 from rovrl.audit.measure.ratios import RatioTable
 from rovrl.audit.measure.settings import BySteps
 from rovrl.audit.measure.statistics import GroupTable
-from rovrl.audit.measure.totals import Summary
 from rovrl.audit.read.notes import Note
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.audit.read.rows import Reader

@@ -15,10 +15,10 @@ from rovrl.audit.judge.evidence import Evidence
 from rovrl.audit.judge.expect import Expectations
 from rovrl.audit.judge.findings import findings, thresholds
 from rovrl.audit.judge.questions import facts, questions
+from rovrl.audit.judge.totals import step_table, summarise
 from rovrl.audit.judge.trained import advantages_agree_with, as_recorded, lost_as_logged
 from rovrl.audit.measure.ratios import ratio_table
 from rovrl.audit.measure.statistics import GroupTable, group_table
-from rovrl.audit.measure.totals import step_table, summarise
 from rovrl.audit.read.find import find_reader, find_runs
 from rovrl.audit.read.grouping import check_group_size, grouped, mixed_prompts
 from rovrl.audit.read.notes import Notes

@@ -14,7 +14,7 @@ from rovrl.errors import RovrlError
 from rovrl.output.terminal import visible
 
 if TYPE_CHECKING:
-    from rovrl.audit.measure.totals import Summary
+    from rovrl.audit.judge.totals import Summary
     from rovrl.audit.result import AuditResult
 
 WIDTH = 100
