@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 import tiny
 from reward_servers import running_apart
 from rovrl.records import read_notes, read_steps
-from rovrl.records.schema import CALLS
+from rovrl.records.files import CALLS
 from rovrl.tasks.remote import HttpReward
 
 

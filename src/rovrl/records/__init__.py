@@ -6,9 +6,19 @@ A *step* is one generation of responses; its *updates* are the optimizer steps t
 one update position. A file appears whole or not at all, so a killed run leaves every finished step readable.
 """
 
-from rovrl.records.reading import is_record_set, read_batches, read_notes, read_settings, read_steps, steps_in
-from rovrl.records.schema import COLUMNS, FORMAT, SCHEMA
-from rovrl.records.writing import RecordWriter, keep_steps_up_to
+from rovrl.records.files import (
+    COLUMNS,
+    FORMAT,
+    SCHEMA,
+    RecordWriter,
+    is_record_set,
+    keep_steps_up_to,
+    read_batches,
+    read_notes,
+    read_settings,
+    read_steps,
+    steps_in,
+)
 
 __all__ = [
     "COLUMNS",

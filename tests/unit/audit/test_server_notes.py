@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 import audit_dumps
 from rovrl.audit import audit
-from rovrl.records.schema import CALLS
+from rovrl.records.files import CALLS
 from rovrl.tasks.remote.call import Tally
 
 

@@ -118,7 +118,7 @@ def server_notes(files: Sequence[Path]) -> list[Note]:
 def _calls(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
     """The step of a file with the numbers of its note; nothing of a damaged one, which the audit has told already."""
     from rovrl import records  # with Parquet, which other dumps do not need
-    from rovrl.records.schema import CALLS
+    from rovrl.records.files import CALLS
 
     with suppress(RovrlError, ValueError):
         for step, notes in records.read_notes(file, report=lambda _: None):

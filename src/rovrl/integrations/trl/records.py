@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rovrl.advantage import Explanation
 from rovrl.credit import FORMULAS
-from rovrl.records import RecordWriter
-from rovrl.records.schema import CALLS
+from rovrl.records import RecordWriter, keep_steps_up_to
+from rovrl.records.files import CALLS
 
 
 @dataclass
@@ -57,7 +57,9 @@ class Recorder:
     def begin(self, generation: Generation) -> None:
         """Starts a generation; what was collected of one that never finished (a resumed run) is dropped."""
         if self.writer is not None and generation.step != self.next_step:
-            self.writer.keep_up_to(generation.step - 1)  # a resumed run makes the steps from here on again
+            keep_steps_up_to(
+                self.writer.directory, generation.step - 1
+            )  # a resumed run makes the steps from here on again
         self.generation, self.seen = generation, []
         self.update, self.optimizer_step, self.next_step = -1, None, generation.step + 1
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from rovrl.advantage import Explanation
 from rovrl.config import RatioChannel
 from rovrl.output.files import write_text
-from rovrl.records.schema import CALLS
+from rovrl.records.files import CALLS
 
 MEGABYTE = 1 << 20
 

@@ -104,8 +104,22 @@ def check_run(config: Any) -> None:
             logger.warning(problem)
         reward_channel(config.algorithm)
         reward_functions(config.algorithm)
+        _check_record_dir(config)
         if rollout_correction(config.algorithm) is not None:
             _check_rollouts(config)
+
+
+def _check_record_dir(config: Any) -> None:
+    from omegaconf import OmegaConf
+
+    directory = OmegaConf.select(config, "actor_rollout_ref.actor.policy_loss.record_dir")
+    if not directory or not any(Path(directory).glob("step_*")):
+        return
+    if "trainer" not in config or resumed_checkpoint(config.trainer) is None:
+        raise ValueError(
+            f"policy_loss.record_dir={directory} holds the records of another run, and two runs in one directory cannot be "
+            "told apart: choose another, or delete them"
+        )
 
 
 def _check_rollouts(config: Any) -> None:

@@ -163,3 +163,22 @@ def test_the_history_says_what_the_reward_channel_did(tmp_path):
         run.reward_run.last.lagged_scale
     )  # of the first step, the batch's own scale
     assert verl_run.beside(OmegaConf.create({"a": {"b": 1}, "c": {"d": 2}}).a, "c.d") == 2
+
+
+def test_a_fresh_run_into_the_records_of_another_is_refused_before_anything_is_rolled_out(tmp_path):
+    (tmp_path / "records" / "step_000001").mkdir(parents=True)
+    (tmp_path / "run" / "global_step_4").mkdir(parents=True)
+
+    def made(**trainer):
+        policy_loss = {"record_dir": str(tmp_path / "records")}
+        return OmegaConf.create(
+            {
+                "algorithm": {"adv_estimator": "rovr"},
+                "actor_rollout_ref": {"actor": {"policy_loss": policy_loss}},
+                "trainer": trainer,
+            }
+        )
+
+    with pytest.raises(ValueError, match="holds the records of another run"):
+        verl_run.check_run(made(resume_mode="disable"))
+    verl_run.check_run(made(resume_mode="resume_path", resume_from_path=str(tmp_path / "run" / "global_step_4")))
