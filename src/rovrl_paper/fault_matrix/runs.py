@@ -34,17 +34,13 @@ def token_ratios(generator: Generator) -> Array:
     return small + carry * generator.normal(0, 6e-3, small.shape)
 
 
-def _sd(run: SimulatedRun) -> float:
-    return float(np.std(run.reward))
-
-
 def spikes(rate: float, size: float) -> Callable[[SimulatedRun, Generator], SimulatedRun]:
     """Adds ±`size` standard deviations of all rewards to a share of them."""
 
     def plant(run: SimulatedRun, generator: Generator) -> SimulatedRun:
         hit = generator.random(run.reward.shape) < rate
         sign = np.where(generator.random(run.reward.shape) < 0.5, 1, -1)
-        return replace(run, reward=run.reward + hit * sign * size * _sd(run))
+        return replace(run, reward=run.reward + hit * sign * size * float(np.std(run.reward)))
 
     return plant
 

@@ -281,7 +281,15 @@ def draw_curves(words: Sequence[str], folder: Path) -> Path:
             both = {method: curves.get((model, method, kind), {}) for method in LOOKS}
             for method, points in both.items():
                 colour, mark = LOOKS[method]
-                axis.plot(*_points(points), color=colour, marker=mark, ms=3.5, lw=1.5, label=OPTIMIZERS[method])
+                axis.plot(
+                    list(points),
+                    list(points.values()),
+                    color=colour,
+                    marker=mark,
+                    ms=3.5,
+                    lw=1.5,
+                    label=OPTIMIZERS[method],
+                )
             first, second = both.values()
             shared = sorted(set(first) & set(second))
             axis.fill_between(
@@ -291,10 +299,6 @@ def draw_curves(words: Sequence[str], folder: Path) -> Path:
             axis.set_xlabel("step")
     finish(figure, panels[0, 0])
     return write_figure(figure, rows, folder, CURVES)
-
-
-def _points(points: dict[int, float]) -> tuple[list[int], list[float]]:
-    return list(points), list(points.values())
 
 
 CHECKS: dict[str, Callable[[Sequence[tuple[Name, Path]]], list[Check]]] = {

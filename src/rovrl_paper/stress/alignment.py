@@ -80,13 +80,13 @@ def measure(
             name: [alignment(CONTENDERS[name][1](torch.from_numpy(t.rewards)), t.verdicts) for t in truths]
             for name in methods
         }
-        rows.append(Row(world, {name: _mean(values) for name, values in found.items()}, *_rejections(truths)))
+        means = {
+            name: bootstrap(np.array(values), draws(seeds, REPLICATES, np.random.default_rng(SEED)))
+            for name, values in found.items()
+        }
+        rows.append(Row(world, means, *_rejections(truths)))
         progress(done + 1, len(worlds))
     return rows
-
-
-def _mean(values: Sequence[float]) -> Estimate:
-    return bootstrap(np.array(values), draws(len(values), REPLICATES, np.random.default_rng(SEED)))
 
 
 def _rejections(truths: Sequence[Truth]) -> tuple[float, float]:
@@ -130,7 +130,9 @@ def run(args: argparse.Namespace) -> int:
     with progress_bar("alignment") as progress:
         rows = measure(worlds, methods, args.seeds, knobs, progress)
     if args.json:
-        print(json.dumps([row._asdict() | {"faults_rejected": _number(row.faults_rejected)} for row in rows], indent=1))
+        gone = [None if math.isnan(row.faults_rejected) else row.faults_rejected for row in rows]
+        told = [row._asdict() | {"faults_rejected": share} for row, share in zip(rows, gone, strict=True)]
+        print(json.dumps(told, indent=1))
     else:
         print(table(rows, methods, args.seeds, knobs))
     if args.png:
@@ -142,26 +144,20 @@ def run(args: argparse.Namespace) -> int:
 def table(rows: Sequence[Row], methods: Sequence[str], seeds: int, knobs: Knobs) -> str:
     """The alignments as Markdown: the best of each world in bold, and what the guarded method rejected."""
     titles = [CONTENDERS[name][0] for name in methods]
+    widest = max((e.high - e.low) / 2 for row in rows for e in row.alignment.values())
     lines = [
         f"{knobs.prompts} prompts, groups of {knobs.group}; the mean of {seeds} batches (seeds 1 to {seeds}), "
-        f"largest half-width of a 95 % interval {_widest(rows):.3f}.\n",
+        f"largest half-width of a 95 % interval {widest:.3f}.\n",
         "| world | " + " | ".join(titles) + " | faults rejected | honest rejected |",
         "|---" * (len(titles) + 3) + "|",
     ]
     for row in rows:
-        best = max(row.alignment[name].value for name in methods)
-        cells = [_cell(row.alignment[name].value, best) for name in methods]
+        values = [f"{row.alignment[name].value:.2f}" for name in methods]
+        best = max(values, key=float)
+        cells = [f"**{value}**" if value == best else value for value in values]
         share = "" if math.isnan(row.faults_rejected) else f"{row.faults_rejected:.1%}"
         lines.append(f"| {SIMULATED[row.world].title} | {' | '.join(cells)} | {share} | {row.honest_rejected:.2%} |")
     return "\n".join(lines)
-
-
-def _cell(value: float, best: float) -> str:
-    return f"**{value:.2f}**" if f"{value:.2f}" == f"{best:.2f}" else f"{value:.2f}"
-
-
-def _widest(rows: Sequence[Row]) -> float:
-    return max((e.high - e.low) / 2 for row in rows for e in row.alignment.values())
 
 
 def _chosen(option: str, words: str | None, known: object, usual: Sequence[str] | None = None) -> list[str]:
@@ -185,10 +181,6 @@ def _knobs(args: argparse.Namespace) -> Knobs:
         if not math.isfinite(getattr(knobs, name)):
             raise RovrlError(f"--{name} must be a finite number, not {getattr(knobs, name):g}")
     return knobs
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 MARKS = "o>sDv^PX*"

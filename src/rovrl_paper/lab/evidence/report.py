@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from rovrl_paper.lab.evidence.plan import (
     QUESTIONS,
     ROLLOUTS,
     SWEEPS,
-    Question,
     Setting,
     Table,
 )
@@ -95,17 +94,13 @@ def answers(rows: Sequence[Run]) -> str:
     """The sceptic's questions, each with the differences that the finished runs allow."""
     lines = [f"### Questions about {title(GUARDED)}\n", "| question | where | minus | points |", "|---|---|---|---|"]
     for question in QUESTIONS:
-        lines += _answer(question, rows)
+        asked = question.asked
+        for ours, theirs in question.answers:
+            found = paired(runs_of(ours, GUARDED, rows), runs_of(*theirs, rows))
+            other = title(theirs.method) + (f" on {theirs.setting.title}" if theirs.setting != ours else "")
+            lines.append(f"| {asked} | {ours.title} | {other} | {found or 'not run yet'} |")
+            asked = ""  # said once, before its first answer
     return "\n".join(lines) + "\n"
-
-
-def _answer(question: Question, rows: Sequence[Run]) -> Iterator[str]:
-    asked = question.asked
-    for ours, theirs in question.answers:
-        found = paired(runs_of(ours, GUARDED, rows), runs_of(*theirs, rows))
-        other = title(theirs.method) + (f" on {theirs.setting.title}" if theirs.setting != ours else "")
-        yield f"| {asked} | {ours.title} | {other} | {found or 'not run yet'} |"
-        asked = ""
 
 
 def _cell(plan: Table, runs: Sequence[Run]) -> str:
@@ -181,8 +176,9 @@ def _section(plan: Table, runs: dict[str, list[Run]]) -> str:
     columns = ["method", "accuracy, %", "sd", f"minus {title(plan.methods[0])}, points", "curve, %", *_logged(runs)]
     lines = [f"### {plan.title}, {plan.seeds} seeds\n", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [_line(plan, method, runs) for method in runs]
-    found = [_difference(ours, theirs, runs) for ours, theirs in plan.pairs]
-    lines += ["", *filter(None, found)] if any(found) else []
+    found = {pair: paired(*(runs.get(method, []) for method in pair)) for pair in plan.pairs}
+    said = [f"- {title(ours)} minus {title(theirs)}: {text}" for (ours, theirs), text in found.items() if text]
+    lines += ["", *said] if said else []
     absent = [title(m) for m in plan.methods if m not in runs]
     notes = f"\nNot run yet: {'; '.join(absent)}.\n" if absent else ""
     return "\n".join(lines) + "\n" + notes
@@ -193,23 +189,14 @@ def _line(plan: Table, method: str, runs: dict[str, list[Run]]) -> str:
     few = f" ({len(row.seeds)} of {plan.seeds} seeds)" if len(row.seeds) < plan.seeds else ""
     sd = "" if row.sd != row.sd else f"{100 * row.sd:.1f}"
     difference = "" if method == plan.methods[0] else paired(runs[method], runs.get(plan.methods[0], []))
-    cells = [name(method) + few, percent(row.after), sd, difference, _curve_text(runs[method])]
+    curve = accuracy_series("", [run["evaluations"] for run in runs[method]]).y
+    cells = [name(method) + few, percent(row.after), sd, difference, " ".join(f"{100 * y:.1f}" for y in curve)]
     return "| " + " | ".join(cells + [_average(runs[method], metric) for metric in _logged(runs).values()]) + " |"
-
-
-def _difference(ours: str, theirs: str, runs: dict[str, list[Run]]) -> str:
-    found = paired(runs.get(ours, []), runs.get(theirs, []))
-    return f"- {title(ours)} minus {title(theirs)}: {found}" if found else ""
 
 
 def _logged(runs: dict[str, list[Run]]) -> dict[str, str]:
     told = {name for mine in runs.values() for run in mine for name in run["averages"]}
     return LOGGED | {column: name for column, name in LOGGED_BY_SOME.items() if name in told}
-
-
-def _curve_text(runs: Sequence[Run]) -> str:
-    curve = accuracy_series("", [run["evaluations"] for run in runs])
-    return " ".join(f"{100 * y:.1f}" for y in curve.y)
 
 
 def _average(runs: Sequence[Run], name: str) -> str:

@@ -20,10 +20,6 @@ else:
     Mixin = object
 
 
-def _bfloat16(weight: torch.Tensor) -> torch.Tensor:
-    return weight.to(torch.bfloat16).to(weight.dtype)
-
-
 def _integers(weight: torch.Tensor, bits: int) -> torch.Tensor:
     """Symmetric integers per output channel, dequantized; vectors (norms, biases) stay as they are."""
     if weight.dim() < 2:
@@ -34,7 +30,7 @@ def _integers(weight: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 PRECISIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "bfloat16": _bfloat16,
+    "bfloat16": lambda weight: weight.to(torch.bfloat16).to(weight.dtype),
     "int8": partial(_integers, bits=8),
     "int4": partial(_integers, bits=4),
 }

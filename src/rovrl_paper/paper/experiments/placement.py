@@ -246,7 +246,8 @@ def _difference_check(rows: list[Row], r: Row) -> Check | None:
 
 def _entropy_checks(rows: list[Row]) -> list[Check]:
     """The published claim of the figure: the robust variants show lower late entropy than GSPO."""
-    late = {m: e for m in PAPER if (e := _late_entropy(rows, m))}
+    curves = {m: [r for r in rows if (r["kind"], r["world"], r["method"]) == ("curve", CLEAN, m)] for m in PAPER}
+    late = {m: [r["entropy"] for r in curve[-LATE:]] for m, curve in curves.items() if curve}
     if "gspo" not in late:
         return []
     base = statistics.mean(late["gspo"])
@@ -263,11 +264,6 @@ def _entropy_checks(rows: list[Row]) -> list[Check]:
         for method, values in late.items()
         if method != "gspo"
     ]
-
-
-def _late_entropy(rows: list[Row], method: str) -> list[float]:
-    curve = [r for r in rows if (r["kind"], r["world"], r["method"]) == ("curve", CLEAN, method)]
-    return [r["entropy"] for r in curve[-LATE:]]
 
 
 def findings(rows: list[Row]) -> dict[str, list[str]]:
