@@ -145,7 +145,7 @@ class _Gathered:
         completion = self._completion(batch.names)
         if completion is not None:
             texts = batch.texts(completion)
-            self._column("characters")[rows] = _characters(texts)[keep]
+            self._column("characters")[rows] = numbers_of(pc.utf8_length(texts))[keep]
             self._remember(texts, keep, rows)
 
     def _completion(self, names: list[str]) -> str | None:
@@ -242,10 +242,6 @@ def _spread_over_steps(rollouts: Rollouts) -> NDArray[np.bool_]:
     place = np.empty(len(rank), dtype=np.int64)
     place[order] = np.arange(len(rank)) - np.repeat(np.cumsum(count) - count, count)
     return place < per_step
-
-
-def _characters(texts: object) -> Array:
-    return numbers_of(pc.utf8_length(texts))
 
 
 def named(names: Sequence[str], wanted: Sequence[str]) -> str | None:

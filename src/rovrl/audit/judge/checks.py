@@ -130,7 +130,10 @@ def repeated_groups(rollouts: Rollouts, table: GroupTable) -> NDArray[np.bool_]:
         return found
     bits = np.zeros(n)
     for group in np.flatnonzero(again & ~table.tied & ~table.single).tolist():
-        bits[group] = _order_bits(rollouts.reward[rollouts.rows_of(group)])
+        rewards = rollouts.reward[rollouts.rows_of(group)]
+        count = np.unique(rewards[~np.isnan(rewards)], return_counts=True)[1].tolist()
+        orders = math.lgamma(sum(count) + 1) - sum(math.lgamma(c + 1) for c in count)  # log(n!/Π c_v!)
+        bits[group] = orders / math.log(2)
     need = 2 * np.log2(n) + SPARE_BITS
     found |= again & (bits >= need)
     if n >= 2 * GRAM:
@@ -154,13 +157,6 @@ def _signatures(rollouts: Rollouts) -> NDArray[np.int64]:
     for group in np.flatnonzero(_again(rough)).tolist():
         found[group] = hash((rollouts.reward[rollouts.rows_of(group)] + 0.0).tobytes())
     return found
-
-
-def _order_bits(rewards: Array) -> float:
-    """log2(n!/Π c_v!), c_v the counts of equal rewards: in how many orders a group's rewards could have come."""
-    _, count = np.unique(rewards[~np.isnan(rewards)], return_counts=True)
-    logs = [math.lgamma(c + 1) for c in count.tolist()]
-    return (math.lgamma(count.sum() + 1) - sum(logs)) / math.log(2)
 
 
 def _again(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -78,7 +78,7 @@ class Outliers:
 
 def outliers(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Outliers:
     """The rewards of a run that dominate their group or lie beyond a gap, each with its kind."""
-    usual = _usual(table)
+    usual = np.where(table.untied & (table.usual > 0), table.usual, np.inf)
     gaps = _gaps(rollouts, table, usual)
     nearest = min((gap.threshold for gap in gaps), default=np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -142,10 +142,6 @@ def _distance(rollouts: Rollouts, table: GroupTable, row: Counts, group: Counts)
         distance = rollouts.reward[row] - table.median[group]
         distance[np.isnan(distance)] = 0.0
         return np.clip(distance, -FAR, FAR, out=distance)
-
-
-def _usual(table: GroupTable) -> Array:
-    return np.where(table.untied & (table.usual > 0), table.usual, np.inf)
 
 
 def _is_level(table: GroupTable, group: Counts, value: Array, distance: Array) -> NDArray[np.bool_]:
@@ -243,15 +239,10 @@ def rejected(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Rej
     found = shown.probability > CERTAIN
     found &= expect.unexpected(reward, reward > table.median[groups][member])
     small = found & (size < SMALL_GROUP)[member]
-    usual = small & _within_medians(table, reward)
+    middle = table.median[~table.single]
+    usual = small & (reward >= middle.min()) & (reward <= middle.max())
     found &= ~(small if usual.sum() > 0.5 * small.sum() else usual)
     return Rejected(row[found], groups[member[found]], len(groups), len(row), (shown.above, shown.below))
-
-
-def _within_medians(table: GroupTable, reward: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which rewards lie within the range of the groups' medians."""
-    middle = table.median[~table.single]
-    return (reward >= middle.min()) & (reward <= middle.max())
 
 
 def _sample(step: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:

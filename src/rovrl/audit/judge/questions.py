@@ -12,16 +12,16 @@ from rovrl.audit.read.notes import Note
 def questions(e: Evidence) -> list[Note]:
     """The notes on what need not be a fault: rewards that dominate, equal ones at an edge of the run, groups that are alike."""
     asked = [
-        _levels(e),
-        _tail(e),
-        _apart(e),
-        _clustered(e),
-        _one_distance(e, "bonus"),
-        _one_distance(e, "penalty"),
-        _equal_groups(e),
-        _moving_scale(e),
+        reward_levels(e),
+        heavy_tail(e),
+        rare_outliers(e),
+        clustered_rewards(e),
+        rare_kind(e, "bonus"),
+        rare_kind(e, "penalty"),
+        alike_groups(e),
+        scale_moves(e),
     ]
-    return [note for note in asked if note is not None] + _edges(e)
+    return [note for note in asked if note is not None] + equal_at_edges(e)
 
 
 def facts(e: Evidence) -> list[Note]:
@@ -41,7 +41,8 @@ def _dominated(e: Evidence, kind: str) -> tuple[int, str]:
     return groups, f"in {groups:,} groups ({percent(value)})" if value > CODES["dominating_rewards"].threshold else ""
 
 
-def _levels(e: Evidence) -> Note | None:
+def reward_levels(e: Evidence) -> Note | None:
+    """One or a few rewards dominate groups, and other groups hold differences as large."""
     _, where = _dominated(e, "level")
     if not where or e.expect.has_range or e.expect.rare_bonus or e.expect.rare_penalty:
         return None
@@ -53,7 +54,8 @@ def _levels(e: Evidence) -> Note | None:
     return Note("reward_levels", f"{what}: {why}; {means}")
 
 
-def _tail(e: Evidence) -> Note | None:
+def heavy_tail(e: Evidence) -> Note | None:
+    """They are the end of a tail without a gap."""
     _, where = _dominated(e, "tail")
     if not where:
         return None
@@ -61,7 +63,7 @@ def _tail(e: Evidence) -> Note | None:
     return Note("heavy_tail", f"{what}: no sign of a fault, but is the reward meant to have such a tail?")
 
 
-def _apart(e: Evidence) -> Note | None:
+def rare_outliers(e: Evidence) -> Note | None:
     """Rewards that stand apart in so few groups that no threshold is crossed: one of them can still decide its group."""
     hit = e.suspects("") & (e.table.dominating > 0)
     groups, value = int(hit.sum()), share(hit.sum(), (~e.table.single).sum())
@@ -74,7 +76,8 @@ def _apart(e: Evidence) -> Note | None:
     return Note("rare_outliers", f"{where}; {took}. Is it a fault? Look at them: they are listed first")
 
 
-def _clustered(e: Evidence) -> Note | None:
+def clustered_rewards(e: Evidence) -> Note | None:
+    """Those that stand apart cluster on some prompts."""
     groups = len(e.groups_with("clustered"))
     value = share(groups, (~e.table.single).sum())
     if value <= CODES["dominating_rewards"].threshold:
@@ -84,7 +87,8 @@ def _clustered(e: Evidence) -> Note | None:
     return Note("clustered_rewards", f"{what}: a penalty or a bonus that depends on the prompt? Look at them")
 
 
-def _one_distance(e: Evidence, kind: str) -> Note | None:
+def rare_kind(e: Evidence, kind: str) -> Note | None:
+    """All that stand apart are at one distance on one side: a "bonus" or a "penalty"."""
     here = e.outliers.kind == kind
     if share(len(e.rejected.row), e.rejected.responses) > CODES["faulty_rewards"].threshold:
         here = here & ~np.isin(e.outliers.row, e.rejected.row)  # a finding speaks of those
@@ -101,7 +105,8 @@ def _one_distance(e: Evidence, kind: str) -> Note | None:
     return Note(f"rare_{kind}", f"{many}, with nothing in between: {ask}")
 
 
-def _equal_groups(e: Evidence) -> Note | None:
+def alike_groups(e: Evidence) -> Note | None:
+    """The groups of a step differ no more than random sets, or less."""
     if e.alike is None or not e.alike.alike or e.alike.torn > CODES["groups_alike"].threshold:
         return None
     if e.alike.relative:
@@ -114,7 +119,8 @@ def _equal_groups(e: Evidence) -> Note | None:
     )
 
 
-def _edges(e: Evidence) -> list[Note]:
+def equal_at_edges(e: Evidence) -> list[Note]:
+    """The run begins, or with full marks ends, with groups tied at one number."""
     why = {
         "start": "had the policy found nothing yet, or was the grader broken at the start?",
         "end": "is everything solved, or does the grader give full marks to anything?",
@@ -128,7 +134,8 @@ def _edges(e: Evidence) -> list[Note]:
     return found
 
 
-def _moving_scale(e: Evidence) -> Note | None:
+def scale_moves(e: Evidence) -> Note | None:
+    """The spread of the rewards changes while the rewards themselves move."""
     if e.jump is None or not e.jump.gradual or max(e.jump.factor, 1 / e.jump.factor) <= CODES["scale_jump"].threshold:
         return None
     why = "the rewards move from step to step about there, as while something is learned on which they depend"

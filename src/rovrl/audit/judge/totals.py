@@ -102,7 +102,9 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
         sign_change_share=table.sign_change_share,
         reference_shift=_mean(np.abs(table.shift[untied])),
         fallback_groups=int(table.fallback.sum()),
-        mean_reward=_mean(rollouts.reward if (table.finite == table.size).all() else _known(rollouts.reward)),
+        mean_reward=_mean(
+            rollouts.reward if (table.finite == table.size).all() else rollouts.reward[~np.isnan(rollouts.reward)]
+        ),
         trained_with=evidence.trained.method,
         planted=int(planted.sum()) if planted is not None else None,
         planted_left_out=int(evidence.left_out[planted].sum()) if planted is not None else None,
@@ -111,16 +113,13 @@ def summarise(rollouts: Rollouts, table: GroupTable, ratios: RatioTable | None, 
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    """The mean, 0 of nothing; divided first where a sum of huge values would overflow."""
+    """The mean of what is no NaN, 0 of nothing; divided first where a sum of huge values would overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = float(values.sum())
-    if not np.isfinite(total):
-        return float((values / len(values)).sum())
-    return total / len(values) if len(values) else 0.0
-
-
-def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return values[~np.isnan(values)]
+    if np.isfinite(total):
+        return total / len(values) if len(values) else 0.0
+    known = values[~np.isnan(values)]
+    return float((known / len(known)).sum()) if len(known) else 0.0
 
 
 def summarise_ratios(ratios: RatioTable) -> RatioSummary:

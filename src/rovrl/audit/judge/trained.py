@@ -75,22 +75,18 @@ def as_recorded(reader: Reader, rollouts: Rollouts) -> Trained:
     """What the records of a run say about its training; nothing of other dumps, and of damaged notes."""
     if not isinstance(reader, RecordReader):
         return Trained(reader.method)
-    said = _said(rollouts)
+    from rovrl import records  # with Parquet, which other dumps do not need
+
+    said: Mapping[str, Any] = {}
+    with suppress(RovrlError, ValueError, KeyError):
+        found = records.read_settings(rollouts.files[0])
+        said = found if isinstance(found, dict) else {}
     channel = None
     with suppress(ValueError, TypeError):
         channel = RewardChannel.from_dict(said["reward_channel"]) if said.get("reward_channel") else None
     soft = bool(said.get("ratio_channel")) or (reader.method or "").replace("_", "-").startswith("rovr-gspo")
     steps = own_settings(rollouts.files, set(rollouts.step.tolist())) if channel else {}
     return Trained(reader.method, channel, steps, soft)
-
-
-def _said(rollouts: Rollouts) -> Mapping[str, Any]:
-    from rovrl import records  # with Parquet, which other dumps do not need
-
-    with suppress(RovrlError, ValueError, KeyError):
-        said = records.read_settings(rollouts.files[0])
-        return said if isinstance(said, dict) else {}
-    return {}
 
 
 def advantages_agree_with(rollouts: Rollouts, table: GroupTable, by_step: BySteps) -> str | None:

@@ -94,12 +94,9 @@ def _row(name: str, result: AuditResult | RovrlError) -> tuple[str, ...]:
     if isinstance(result, RovrlError):
         return name, "", "", f"not audited: {result}"
     link = element("a", name, href=f"{quote(name)}/audit.html")
-    return link, f"{result.summary.groups:,}", mean_reward(result.summary), _verdict(result)
-
-
-def _verdict(result: AuditResult) -> Html:
     top = [element("div", result.findings[0].sentence)] if result.findings else []
-    return element("div", element("strong", result.verdict), *top)
+    verdict = element("div", element("strong", result.verdict), *top)
+    return link, f"{result.summary.groups:,}", mean_reward(result.summary), verdict
 
 
 def _health(result: AuditResult | RovrlError) -> tuple[int, int]:
