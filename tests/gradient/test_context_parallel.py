@@ -38,6 +38,7 @@ def together(ranks, name):
     return found[0]["value"], torch.cat([rank["grad"] for rank in found], -1)[:, places.argsort()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", context_ranks.CASES)
 def test_several_ranks_have_the_value_and_the_gradient_of_one(ranks, name):
     case = context_ranks.CASES[name]

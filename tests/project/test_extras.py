@@ -76,6 +76,7 @@ def said(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_names_the_extra_that_it_needs(said, words):
     status, sentence = said[words]

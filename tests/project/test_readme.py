@@ -33,6 +33,7 @@ SHOWN += [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "code", "expected"), SHOWN, ids=[f"{page}-{i}" for i, (page, *_) in enumerate(SHOWN)])
 def test_the_code_prints_what_the_page_says(page, code, expected, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=300)

@@ -43,6 +43,7 @@ def test_importing_rovrl_loads_not_even_torch():
     assert json.loads(done.stdout) == []
 
 
+@pytest.mark.slow
 def test_every_public_name_loads_nothing_heavier_than_torch_and_leaves_torchs_state_alone():
     code = (
         "import json, sys, torch\n"

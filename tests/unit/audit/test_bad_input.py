@@ -166,6 +166,7 @@ def test_a_packed_line_without_an_end_is_unpacked_up_to_the_limit_and_once_per_p
     assert result.summary.responses == 2
 
 
+@pytest.mark.slow
 def test_a_packed_file_that_grows_a_thousandfold_is_used_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(texts, "LEAST_UNPACKED", 2**20)
     path = packed(tmp_path / "run.jsonl.gz", *[b'{"group": 1, "reward": 1}\n' * 10_000] * 100)

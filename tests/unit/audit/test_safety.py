@@ -180,6 +180,7 @@ def repeating(path: Path, rows: int, longest: int, **options) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"store_schema": False}], ids=["as numbers", "as text"])
 def test_texts_that_are_stored_once_and_repeated_by_every_row_do_not_fill_the_memory(tmp_path, options):
     path = repeating(tmp_path / "run.parquet", rows=40_000, longest=200_000, **options)  # 8 GB of prompts
@@ -221,6 +222,7 @@ def test_lists_or_texts_of_far_more_than_what_is_stored_are_refused(tmp_path, mo
         assert "unpacks to more than 0.00" in notes.all()[0].sentence
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_leaves_no_half_written_audit(tmp_path):
     path = audit_dumps.table(tmp_path / "run.parquet", audit_dumps.rewards(60, 16))
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # noqa: E731

@@ -189,6 +189,7 @@ def test_an_unwritable_directory_gets_a_sentence(tmp_path):
         RecordWriter(tmp_path / "file" / "records")
 
 
+@pytest.mark.slow
 def test_a_full_disk_gets_a_sentence_and_leaves_the_earlier_steps(tmp_path):
     """The disk is full by a real limit of the operating system on the size of a file."""
     program = f"""
@@ -212,6 +213,7 @@ except RovrlError as error:
     assert [path.name for path in tmp_path.iterdir() if "step" in path.name] == ["step_000001.parquet"]
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_moment_leaves_every_finished_step_readable(tmp_path):
     program = f"""
 import sys

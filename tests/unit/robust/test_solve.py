@@ -63,6 +63,7 @@ def test_centers_are_where_fifty_digits_put_them(kernel):
     assert misplaced(kernel, 1500, 0) == []
 
 
+@pytest.mark.slow
 def test_unrolled_centers_are_there_too_but_for_its_regularizer():
     assert misplaced("unrolled", 150, 0) == []
 

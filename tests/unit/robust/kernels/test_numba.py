@@ -33,6 +33,7 @@ def test_the_choice_is_by_device_and_size_and_can_be_overridden(monkeypatch):
     assert kernel_for(x) == "eager"
 
 
+@pytest.mark.slow
 def test_a_first_small_call_compiles_nothing():
     code = (
         "import sys, torch, rovrl\n"
@@ -164,6 +165,7 @@ def test_masked_centers_of_lanes_are_eager(generator):
     assert m_center(x[:3]).shape == (3,)
 
 
+@pytest.mark.slow
 def test_a_read_only_installation_without_a_cache_directory_still_computes(tmp_path):
     """numba refuses to cache where nothing can be written; the kernels then compile without a cache."""
     locked = tmp_path / "a file, not a directory"
@@ -205,6 +207,7 @@ def make_unusable(directory):
     return len(files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("harm", "reason"), [(damage, "is damaged"), (make_unusable, "IsADirectoryError")])
 def test_a_cache_that_fails_costs_compile_time_and_one_sentence(harm, reason, tmp_path):
     """Truncated files, and a cache that can be neither read nor written, as on a full disk."""
