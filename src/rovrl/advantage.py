@@ -18,11 +18,10 @@ from torch import Tensor
 from rovrl.config import RewardChannel
 from rovrl.credit import FORMULAS, Credit, Method
 from rovrl.faults import Faults, find_faults
-from rovrl.groups import GroupIds, Groups, Rewards, Rows, as_rewards
-from rovrl.partition import GivenBlocks, Partition, Partitions, could_adapt
+from rovrl.groups import GivenBlocks, GroupIds, Groups, Partition, Partitions, Rewards, Rows, as_rewards, could_adapt
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.kernels import compiled_if_large
-from rovrl.robust.settings import scale_source
+from rovrl.robust.scale import scale_source
 from rovrl.scales import Resolved, StepScales
 
 Advantage = Callable[..., Tensor]

@@ -22,8 +22,7 @@ from rovrl.advantage import Advantage, Explanation, by_function, explain_groups,
 from rovrl.config import RewardChannel
 from rovrl.diagnostics import reward_metrics
 from rovrl.faults import FaultWindow, find_faults
-from rovrl.groups import GroupIds, Groups, Rewards
-from rovrl.partition import Partitions
+from rovrl.groups import GroupIds, Groups, Partitions, Rewards
 from rovrl.robust.kernels import compiled_if_large
 from rovrl.robust.scale import LaggedScale
 from rovrl.scales import scales_for_step

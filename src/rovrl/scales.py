@@ -16,12 +16,10 @@ from torch import Tensor
 
 from rovrl.config import ADAPTIVE, RewardChannel
 from rovrl.faults import Faults
-from rovrl.groups import Bucket, GroupIds, Rewards, as_rewards, buckets, group_codes
-from rovrl.partition import Partition, guarded
+from rovrl.groups import Bucket, GroupIds, Partition, Rewards, as_rewards, buckets, group_codes, guarded
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import whole_scale
-from rovrl.robust.scale import LaggedScale, median_of
-from rovrl.robust.settings import SMALL_BLOCK, scale_source
+from rovrl.robust.scale import SMALL_BLOCK, LaggedScale, median_of, scale_source
 from rovrl.robust.spread import spread
 from rovrl.robust.units import APART, LARGEST, Measure, plain, units
 

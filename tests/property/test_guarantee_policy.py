@@ -13,7 +13,7 @@ from rovrl import ADVANTAGES, Blocks, RewardChannel, clip_branch, clipped_object
 from rovrl import guarantees as g
 from rovrl.credit import credit_map
 from rovrl.diagnostics import sign_flips
-from rovrl.partition import partition
+from rovrl.groups import partition
 from rovrl.robust.location import whole_scale
 from rovrl.robust.spread import spread
 from rovrl.weight import gspo_mean

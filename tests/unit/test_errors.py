@@ -6,7 +6,7 @@ import torch
 
 import rovrl
 from rovrl.errors import RovrlError, did_you_mean, pages, require, with_places
-from rovrl.partition import fallback_sentence, partition
+from rovrl.groups import fallback_sentence, partition
 
 
 def test_a_missing_optional_package_is_a_sentence_with_the_way_to_get_it():

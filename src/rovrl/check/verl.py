@@ -18,8 +18,8 @@ from typing import Any
 from rovrl.check import Remark
 from rovrl.config import RewardChannel
 from rovrl.errors import RovrlError, did_you_mean, require
+from rovrl.groups import fallback_sentence, partition
 from rovrl.loss import CLIP_HIGH, CLIP_LOW
-from rovrl.partition import fallback_sentence, partition
 
 UNDECLARED = ("transfer_queue", "zmq", "msgspec", "cachetools", "uvicorn", "fastapi")
 """What verl's default trainer imports and its package does not require."""

@@ -15,7 +15,7 @@ from rovrl.guarantees.sharp import one_sided_blocks
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.centers import sandwich_scale
 from rovrl.robust.location import REFERENCES
-from rovrl.robust.settings import scale_source
+from rovrl.robust.scale import scale_source
 from rovrl.robust.solve import m_root
 
 SCALE_CELLS = 32

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from rovrl.config import RewardChannel
 from rovrl.credit import FORMULAS
-from rovrl.groups import Rewards, as_rewards, buckets
+from rovrl.groups import Partitions, Rewards, as_rewards, buckets, partition
 from rovrl.guarantees.certificate import credit_certificate
 from rovrl.guarantees.credit import credit_bound
 from rovrl.guarantees.movement import breakdown, reference_range
 from rovrl.guarantees.premises import count
-from rovrl.partition import Partitions, partition
 from rovrl.robust.blocks import Blocks
 from rovrl.scales import Resolved, is_adaptive
 

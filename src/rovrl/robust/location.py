@@ -14,8 +14,8 @@ from rovrl.robust.centers import dense_real, sandwich_scale
 from rovrl.robust.correction import hard_correction, soft_correction
 from rovrl.robust.fused.lanes import reference_rows
 from rovrl.robust.kernels import takes_lanes
-from rovrl.robust.scale import median_of, pooled_scale
-from rovrl.robust.settings import ReferenceSettings, scale_source
+from rovrl.robust.scale import median_of, pooled_scale, scale_source
+from rovrl.robust.settings import ReferenceSettings
 from rovrl.robust.solve import m_root, masked_median
 
 Reference = Callable[..., Tensor]

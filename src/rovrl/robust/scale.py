@@ -1,4 +1,4 @@
-"""The pooled scale ν̂, and the running scale of earlier steps."""
+"""Where ν̂ comes from, the pooled scale, and the running scale of earlier steps."""
 
 from __future__ import annotations
 
@@ -6,10 +6,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rovrl.robust.blocks import Blocks
+from rovrl.robust.settings import ReferenceSettings
 from rovrl.robust.solve import masked_median
 
 LARGEST_SCALE = 1e300
 """A scale beyond this is no scale: twice it, or its product with a distance, could overflow."""
+
+
+SMALL_BLOCK = 4
+"""Below this many members a block's own sandwich scale is unstable (the paper: blocks of two or three)."""
+
+
+def scale_source(blocks: Blocks, channel: ReferenceSettings) -> str:
+    """ "local", "lagged" or "pilot" for these blocks; "none" for a single block, which needs no scale."""
+    if len(blocks.sizes) == 1:
+        return "none"
+    if not isinstance(channel.scale_source, str):
+        return "pilot"
+    if channel.scale_source == "auto":
+        return "lagged" if min(blocks.sizes) < SMALL_BLOCK else "local"
+    return channel.scale_source
 
 
 def pooled_scale(local: Float[Tensor, "*batch block"], floor: float, cap: float) -> Float[Tensor, "*batch"]:

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rovrl.robust.blocks import Blocks
-
-SMALL_BLOCK = 4
-"""Below this many members a block's own sandwich scale is unstable (the paper: blocks of two or three)."""
-
 
 @runtime_checkable
 class Settings(Protocol):
@@ -119,14 +114,3 @@ class SoftNumbers(NamedTuple):
     scale_cap: float
     regularizer: float
     units: str
-
-
-def scale_source(blocks: Blocks, channel: ReferenceSettings) -> str:
-    """ "local", "lagged" or "pilot" for these blocks; "none" for a single block, which needs no scale."""
-    if len(blocks.sizes) == 1:
-        return "none"
-    if not isinstance(channel.scale_source, str):
-        return "pilot"
-    if channel.scale_source == "auto":
-        return "lagged" if min(blocks.sizes) < SMALL_BLOCK else "local"
-    return channel.scale_source

@@ -18,8 +18,8 @@ from rovrl import baselines
 from rovrl.config import RewardChannel
 from rovrl.credit import FORMULAS, Credit
 from rovrl.diagnostics import clean_deviation, contrast_retention, displacement, scale_inflation
+from rovrl.groups import partition
 from rovrl.output.intervals import Estimate, bootstrap
-from rovrl.partition import partition
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import pooled_whole_scale
 from rovrl.robust.spread import spread

@@ -15,7 +15,7 @@ from rovrl.audit import audit, compare
 from rovrl.audit.measure.settings import Settings
 from rovrl.audit.show.payload import _one_setting, _ratio_settings
 from rovrl.baselines import ADVANTAGES as PEERS
-from rovrl.partition import partition
+from rovrl.groups import partition
 from rovrl.robust.location import scale_source
 
 pytestmark = IN_A_BROWSER

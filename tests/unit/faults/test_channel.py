@@ -12,8 +12,7 @@ from rovrl import RewardChannel, RewardRun
 from rovrl.advantage import explain_groups
 from rovrl.diagnostics import reward_metrics
 from rovrl.faults import Faults
-from rovrl.groups import Groups
-from rovrl.partition import Partitions
+from rovrl.groups import Groups, Partitions
 
 ADAPTIVE = {"credit_bound": "adaptive", "credit_floor": "adaptive"}
 GUARDED = RewardChannel(**ADAPTIVE, faults="reject")

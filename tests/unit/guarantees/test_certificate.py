@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rovrl import ADVANTAGES, Blocks, RewardChannel
 from rovrl import guarantees as g
 from rovrl.credit import FORMULAS, credit_map
-from rovrl.partition import partition
+from rovrl.groups import partition
 from rovrl.robust.location import REFERENCES
 from rovrl_paper.paper.attacks import attack_credit, attack_rewards
 

@@ -11,7 +11,7 @@ from rovrl import guarantees
 from rovrl.audit.measure.statistics import GroupTable
 from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
-from rovrl.partition import partition
+from rovrl.groups import partition
 
 SHOWN = 4
 """Budgets named in the sentence."""

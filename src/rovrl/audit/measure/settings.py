@@ -17,7 +17,7 @@ from rovrl.audit.read.rollouts import Rollouts
 from rovrl.config import RewardChannel
 from rovrl.credit import FORMULAS
 from rovrl.errors import RovrlError
-from rovrl.partition import Partition, guarded, partition
+from rovrl.groups import Partition, guarded, partition
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import reference_parts
 from rovrl.robust.scale import LaggedScale

@@ -21,7 +21,7 @@ from rovrl.audit.show.details import cut, details
 from rovrl.config import CLIP_HIGH, CLIP_LOW, GRPO_EPSILON, RatioChannel
 from rovrl.output.files import plain
 from rovrl.robust.correction import quantile_grid
-from rovrl.robust.settings import scale_source
+from rovrl.robust.scale import scale_source
 
 if TYPE_CHECKING:
     from rovrl.audit.result import AuditResult

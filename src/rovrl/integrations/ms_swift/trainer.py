@@ -15,11 +15,11 @@ from swift.rlhf_trainers.grpo_trainer import GRPOTrainer  # pyright: ignore[repo
 from torch import Tensor
 
 from rovrl.diagnostics import reward_metrics
+from rovrl.groups import fallback_sentence
 from rovrl.integrations.environment import channels
 from rovrl.integrations.hf import RobustTrainer, channel_input
 from rovrl.integrations.ms_swift import PER_FUNCTION, check
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
-from rovrl.partition import fallback_sentence
 
 
 class RoVRTrainer(RobustTrainer, GRPOTrainer):

@@ -12,8 +12,8 @@ from rovrl.baselines import ADVANTAGES as PEER_ADVANTAGES
 from rovrl.baselines import WEIGHTS as PEER_WEIGHTS
 from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
 from rovrl.credit import FORMULAS
+from rovrl.groups import fallback_sentence
 from rovrl.loss import CLIP_HIGH, CLIP_LOW, WIDE_CLIP
-from rovrl.partition import fallback_sentence
 
 ADVANTAGE_NAMES = (*FORMULAS, *(name for name in PEER_ADVANTAGES if name not in FORMULAS))
 WEIGHT_NAMES = ("soft_rovr", *PEER_WEIGHTS)

@@ -19,11 +19,11 @@ from rovrl.advantage import Explanation
 from rovrl.config import RolloutCorrection
 from rovrl.diagnostics import reward_metrics, rollout_metrics
 from rovrl.errors import RovrlError, place_of
+from rovrl.groups import could_adapt
 from rovrl.integrations.hf import RobustTrainer, channel_input, total
 from rovrl.integrations.trl.checks import check_inputs, check_rewards, check_sampler
 from rovrl.integrations.trl.config import GRPOTrainer, RoVRConfig, card, settings_section
 from rovrl.integrations.trl.records import Recorder, gathered_generation, recorder_for
-from rovrl.partition import could_adapt
 from rovrl.rollout import rollout_weights
 from rovrl.run import RewardRun
 

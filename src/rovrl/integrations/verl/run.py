@@ -23,11 +23,10 @@ from packaging.version import Version
 
 from rovrl.advantage import Explanation
 from rovrl.config import RatioChannel, RewardChannel, RolloutCorrection
-from rovrl.groups import Rewards
+from rovrl.groups import Rewards, could_adapt
 from rovrl.integrations.verl import records as verl_records
 from rovrl.integrations.verl.step import current_step
 from rovrl.output.files import append_lines, write_lines
-from rovrl.partition import could_adapt
 from rovrl.robust.blocks import FIXED_SEED
 from rovrl.rollout import named_correction
 from rovrl.run import RewardRun

@@ -13,7 +13,7 @@ from torch import Tensor
 from rovrl import guarantees as g
 from rovrl.config import RewardChannel
 from rovrl.credit import FORMULAS
-from rovrl.partition import partition
+from rovrl.groups import partition
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.location import rovr
 from rovrl.scales import batch_scales, resolve

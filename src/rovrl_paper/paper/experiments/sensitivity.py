@@ -11,8 +11,8 @@ import torch
 
 from rovrl.config import RatioChannel, RewardChannel
 from rovrl.credit import FORMULAS
+from rovrl.groups import partition
 from rovrl.output.intervals import shared_draws
-from rovrl.partition import partition
 from rovrl.robust.location import pooled_whole_scale
 from rovrl.scales import resolve
 from rovrl.weight import gspo_mean, soft_rovr
