@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from rovrl.errors import did_you_mean
+from rovrl.robust.settings import SoftSettings
 
 ADAPTIVE = "adaptive"
 CLIP_LOW, CLIP_HIGH = 3e-4, 4e-4
@@ -212,37 +213,10 @@ class RewardChannel(_Channel):
 
 
 @dataclass(frozen=True)
-class RatioChannel(_Channel):
-    """Token log-ratios -> log sequence weight by SoftRoVR (eq:softrovr_ratio)."""
+class RatioChannel(SoftSettings, _Channel):
+    """Token log-ratios -> log sequence weight by SoftRoVR (eq:softrovr_ratio); elements are tokens, rows are responses."""
 
     PRESETS = {"paper": {}}  # noqa: RUF012
-
-    num_blocks: int = 8
-    """B, contiguous blocks over a response's valid tokens."""
-    min_block: int = 4
-    """The fewest tokens in a block; a shorter response gets fewer blocks."""
-    num_levels: int = 9
-    """K, quantile levels of the outer correction."""
-    score_width: float = 1.0
-    """c, the width of the score function."""
-    temperature: float = 0.01
-    """gamma, of the logistic step H_gamma."""
-    median_width: float = 0.01
-    """eta, of the smooth median."""
-    iterations: int = 32
-    """S, solver steps; with gradient="unrolled" each one is differentiated."""
-    curvature_floor: float = 1e-6
-    """a_min, in the sandwich scale."""
-    scale_floor: float = 1e-6
-    """nu_min."""
-    scale_cap: float = 10.0
-    """nu_max."""
-    regularizer: float = 1e-8
-    """Added to denominators only, never under a root."""
-    gradient: Literal["implicit", "unrolled"] = "implicit"
-    """How the solution is differentiated: at the converged root, or through the paper's S steps."""
-    units: Literal["absolute", "robust"] = "absolute"
-    """"robust": score_width, temperature and median_width are multiples of the detached robust token scale."""
 
     @classmethod
     def paper(cls) -> Self:

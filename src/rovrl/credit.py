@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rovrl.config import ADAPTIVE, GRPO_EPSILON, RewardChannel
 from rovrl.robust.blocks import Blocks
-from rovrl.robust.fused.lanes import bounded_rows
+from rovrl.robust.compiled import bounded_rows
 from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.location import REFERENCES, reference_parts, reference_row_by_row
 from rovrl.robust.spread import spread_of_others, without_each

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from rovrl.config import RatioChannel
 from rovrl.robust.centers import as_working, dense_real
-from rovrl.robust.fused.autograd import soft_packed, soft_rows
-from rovrl.robust.soft.layout import contiguous_layout, row_unit
-from rovrl.robust.soft.packed import check_bounds, padded
+from rovrl.robust.soft.autograd import soft_packed, soft_rows
+from rovrl.robust.soft.eager import contiguous_layout, row_unit
 from rovrl.robust.soft.shared import ORDERS, soft_shared
+from rovrl.robust.soft.solution import check_bounds, padded
 from rovrl.robust.soft.unrolled import unrolled
 
 SOLUTIONS = {"implicit": soft_rows, "unrolled": unrolled}

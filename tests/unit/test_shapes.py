@@ -11,7 +11,6 @@ from jaxtyping import TypeCheckError, install_import_hook
 with install_import_hook("rovrl", "beartype.beartype"):
     import rovrl
     from rovrl.robust.location import auxiliary
-    from rovrl.robust.redescending import redescending_center
     from rovrl.robust.score import scaled_residuals
 
 import torch
@@ -26,7 +25,6 @@ for dtype in (torch.float32, torch.float64):
     auxiliary(rewards.double(), rovrl.Blocks.random(16, 3), rovrl.RewardChannel(), 0.1)
     rovrl.explain(rewards.flatten().to(dtype), list(range(8)) * 10, rovrl.RewardChannel())
     rovrl.explain([1, 0.5, None], ["a", "a", "b"], rovrl.RewardChannel())
-    redescending_center(rewards.to(dtype), -2.0)
     rovrl.m_center(rewards.to(dtype), 0.5, rewards > -1)
     keep = torch.ones(5, 16, dtype=torch.bool)
     rovrl.contrast(rewards.to(dtype), keep)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.centers import dense_real, sandwich_scale
+from rovrl.robust.compiled import reference_rows
 from rovrl.robust.correction import hard_correction, soft_correction
-from rovrl.robust.fused.lanes import reference_rows
 from rovrl.robust.kernels import takes_lanes
 from rovrl.robust.scale import median_of, pooled_scale, scale_source
 from rovrl.robust.settings import ReferenceSettings

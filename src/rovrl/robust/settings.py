@@ -1,13 +1,63 @@
-"""What the estimators must be told, as types: the channels of `rovrl.config` are such settings."""
+"""What the estimators must be told: the smooth one's settings, and what the hard ones read of theirs."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, runtime_checkable
+
+
+@dataclass(frozen=True)
+class SoftSettings:
+    """SoftRoVR's settings (eq:softrovr_ratio), the one place where they are listed; `rovrl.RatioChannel` is these, checked."""
+
+    num_blocks: int = 8
+    """B, contiguous blocks over the kept elements of a row."""
+    min_block: int = 4
+    """The fewest elements in a block; a shorter row gets fewer blocks."""
+    num_levels: int = 9
+    """K, quantile levels of the outer correction."""
+    score_width: float = 1.0
+    """c, the width of the score function."""
+    temperature: float = 0.01
+    """gamma, of the logistic step H_gamma."""
+    median_width: float = 0.01
+    """eta, of the smooth median."""
+    iterations: int = 32
+    """S, solver steps; with gradient="unrolled" each one is differentiated."""
+    curvature_floor: float = 1e-6
+    """a_min, in the sandwich scale."""
+    scale_floor: float = 1e-6
+    """nu_min."""
+    scale_cap: float = 10.0
+    """nu_max."""
+    regularizer: float = 1e-8
+    """Added to denominators only, never under a root."""
+    gradient: Literal["implicit", "unrolled"] = "implicit"
+    """How the solution is differentiated: at the converged root, or through the paper's S steps."""
+    units: Literal["absolute", "robust"] = "absolute"
+    """"robust": score_width, temperature and median_width are multiples of each row's detached robust scale."""
+
+    @property
+    def numbers(self) -> list[float]:
+        """The counts and the numbers in their order, as an operator of torch takes them; `of_numbers` is the way back."""
+        return [float(getattr(self, name)) for name in (*COUNTS, *NUMBERS)]
+
+    @classmethod
+    def of_numbers(cls, numbers: list[float], units: str) -> SoftSettings:
+        """The settings that have these `numbers`."""
+        counts = {name: int(value) for name, value in zip(COUNTS, numbers, strict=False)}
+        return cls(**counts, **dict(zip(NUMBERS, numbers[len(COUNTS) :], strict=True)), units=units)  # pyright: ignore[reportArgumentType]
+
+
+COUNTS = tuple(f.name for f in fields(SoftSettings) if f.type == "int")
+"""The settings that are whole numbers."""
+NUMBERS = tuple(f.name for f in fields(SoftSettings) if f.type == "float")
+"""The settings that are real numbers."""
 
 
 @runtime_checkable
-class Settings(Protocol):
-    """What the hard and the smooth estimator share: centers, local scales, quantile levels."""
+class ReferenceSettings(Protocol):
+    """What a reference estimator reads of a channel (tab:reference_estimators)."""
 
     @property
     def num_levels(self) -> int:
@@ -34,11 +84,6 @@ class Settings(Protocol):
         """ν_max."""
         ...
 
-
-@runtime_checkable
-class ReferenceSettings(Settings, Protocol):
-    """What a reference estimator needs (tab:reference_estimators)."""
-
     @property
     def scale_source(self) -> float | str:
         """Where ν comes from: "auto", "local", "lagged", or a number."""
@@ -53,64 +98,3 @@ class ReferenceSettings(Settings, Protocol):
     def reference(self) -> str:
         """The name of an estimator of `REFERENCES`."""
         ...
-
-
-@runtime_checkable
-class SoftSettings(Settings, Protocol):
-    """What the differentiable estimator needs (eq:softrovr_ratio)."""
-
-    @property
-    def num_blocks(self) -> int:
-        """B, contiguous blocks over the kept elements of a row."""
-        ...
-
-    @property
-    def min_block(self) -> int:
-        """The fewest elements of a block."""
-        ...
-
-    @property
-    def temperature(self) -> float:
-        """γ, of the logistic step."""
-        ...
-
-    @property
-    def median_width(self) -> float:
-        """η, of the smooth median."""
-        ...
-
-    @property
-    def regularizer(self) -> float:
-        """Added to denominators."""
-        ...
-
-    @property
-    def units(self) -> str:
-        """ "absolute" or "robust"."""
-        ...
-
-
-@runtime_checkable
-class UnrolledSettings(SoftSettings, Protocol):
-    """What its unrolled form needs besides."""
-
-    @property
-    def iterations(self) -> int:
-        """S, solver steps."""
-        ...
-
-
-class SoftNumbers(NamedTuple):
-    """`SoftSettings` as plain numbers and a word, in the order in which the operator takes them."""
-
-    num_blocks: int
-    min_block: int
-    num_levels: int
-    score_width: float
-    temperature: float
-    median_width: float
-    curvature_floor: float
-    scale_floor: float
-    scale_cap: float
-    regularizer: float
-    units: str

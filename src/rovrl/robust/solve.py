@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rovrl.robust.fused.lanes import center_rows
+from rovrl.robust.compiled import center_rows
 from rovrl.robust.kernels import takes_lanes
 
 MAX_STEPS = 200

@@ -17,8 +17,8 @@ from rovrl.config import RatioChannel
 from rovrl.diagnostics import branch_flips, displacement
 from rovrl.output.intervals import bootstrap
 from rovrl.robust.centers import sandwich_scale, smooth_median
-from rovrl.robust.soft.layout import contiguous_layout
-from rovrl.robust.soft.outer import outer_map
+from rovrl.robust.soft.eager import contiguous_layout
+from rovrl.robust.soft.unrolled import outer_map
 from rovrl.robust.solve import m_root
 from rovrl.weight import gspo_mean, soft_rovr
 from rovrl_paper.stress.recorded import RecordedResponses

@@ -10,10 +10,9 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import rovrl
 from rovrl import RatioChannel
 from rovrl.robust.kernels import use_kernel
-from rovrl.robust.settings import SoftNumbers
 from rovrl.weight import soft_rovr_packed
 
-SETTINGS = tuple(getattr(RatioChannel(), name) for name in SoftNumbers._fields)
+SETTINGS = (RatioChannel().numbers, RatioChannel().units)
 BOUNDS = torch.tensor([0, 7, 7, 150])
 
 

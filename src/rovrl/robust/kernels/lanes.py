@@ -1,4 +1,4 @@
-"""Many short rows at once, compiled: M-centers, and the whole hard RoVR reference (eq:block_m, eq:rovr).
+"""Many short rows at once, compiled: M-centers (eq:block_m), the hard reference (eq:rovr), credit (eq:credit_advantage).
 
 Rows stand side by side (lanes) in a [slot, lane] buffer, so that every loop runs along lanes that do not depend on each
 other. A lane stops moving when its Newton step is at rounding level: its result does not depend on its neighbours. What has
@@ -332,3 +332,40 @@ def reference_rows(x, order, starts, offsets, constants, reference, nu, correcti
             moved = scale[i] / weight * excess[i]
             reference[first + i] = start[i] - moved
             correction[first + i] = abs(moved)
+
+
+@vectorised
+def _bounded(x, center, bound, out):
+    """out = bound·r/√(1 + r²), r = (x - center)/bound; returns the largest magnitude."""
+    largest = 0.0
+    for i in range(x.size):
+        r = (x[i] - center) / bound
+        r = FAR if r > FAR else r
+        r = -FAR if r < -FAR else r
+        out[i] = bound * (r / math.sqrt(1.0 + r * r))
+    for i in range(x.size):
+        largest = abs(out[i]) if abs(out[i]) > largest else largest
+    return largest
+
+
+@entry
+def bounded_rows(x, center, bound, floor, out, scale):
+    """Fills out[row] with χ(x - center)/scale, χ bounded by `bound`, and scale[row] with √(floor² + mean χ²).
+
+    Squares are taken relative to the largest (or to 1), so that none overflows.
+    """
+    for row in range(x.shape[0]):
+        shaped = out[row]
+        largest = _bounded(x[row], center[row], bound, shaped)
+        total = 0.0
+        if largest > 1.0:
+            for value in shaped:
+                total += value / largest * (value / largest)
+        else:  # nothing can overflow, and a division by 1 changes nothing
+            largest = 1.0
+            for value in shaped:
+                total += value * value
+        divisor = largest * math.sqrt(total / shaped.size + floor / largest * (floor / largest))
+        scale[row] = divisor
+        for j in range(shaped.size):
+            shaped[j] /= divisor

@@ -1,4 +1,4 @@
-"""SoftRoVR for CUDA in Triton: the same steps as layout.py, rows.py and outer.py, one program per row or block.
+"""SoftRoVR for CUDA in Triton: the same steps as rows.py, one program per row or block.
 
 All arithmetic is in double, so that one solver takes any data; nothing is read back to the host. Tested through Triton's
 interpreter (TRITON_INTERPRET=1) against the eager path; no GPU has run it yet.
@@ -229,7 +229,7 @@ def outer_kernel(
     sizes, state, unit, offsets, constants, value, coefficients, num_blocks, num_levels, LANES: tl.constexpr,
     LEVELS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Per row the value and per block (center, α, β, γ); `constants` points to `OuterConstants` as an array."""
+    """Per row the value and per block (center, α, β, γ); `constants` points to `SoftConstants` as an array."""
     row, lane, level = tl.program_id(0), tl.arange(0, LANES), tl.arange(0, LEVELS)
     exists = lane < num_blocks
     n = tl.load(sizes + row * num_blocks + lane, mask=exists, other=0)
@@ -239,10 +239,13 @@ def outer_kernel(
     square = tl.load(at + 2, mask=used, other=0.0)
     mixed_sum = tl.load(at + 3, mask=used, other=0.0)
     bend_sum = tl.load(at + 4, mask=used, other=0.0)
-    density, temperature, median_width = tl.load(constants), tl.load(constants + 1), tl.load(constants + 2)
-    scale_floor, scale_cap = tl.load(constants + 3), tl.load(constants + 4)
-    curvature_floor, regularizer = tl.load(constants + 5), tl.load(constants + 6)
-    score_width = tl.load(constants + 7)  # a float argument would arrive in single precision
+    density, score_width = (
+        tl.load(constants),
+        tl.load(constants + 1),
+    )  # float arguments would arrive in single precision
+    temperature, median_width = tl.load(constants + 2), tl.load(constants + 3)
+    curvature_floor, scale_floor = tl.load(constants + 4), tl.load(constants + 5)
+    scale_cap, regularizer = tl.load(constants + 6), tl.load(constants + 7)
     row_unit = tl.load(unit + row)
 
     size = tl.maximum(n, 1).to(tl.float64)

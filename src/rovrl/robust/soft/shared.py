@@ -16,8 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from rovrl.robust.score import scaled_residuals
 from rovrl.robust.settings import SoftSettings
-from rovrl.robust.soft.implicit import BlockSums, block_factors, element_gradient
-from rovrl.robust.soft.layout import balanced, pooled_unit
+from rovrl.robust.soft.eager import BlockSums, balanced, block_factors, element_gradient, pooled_unit
 from rovrl.robust.solve import bracketed_root, precise, score_terms
 
 ORDERS = {

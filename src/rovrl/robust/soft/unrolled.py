@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rovrl.robust.centers import sandwich_scale
+from rovrl.robust.correction import soft_correction
 from rovrl.robust.score import scaled_residuals
-from rovrl.robust.settings import UnrolledSettings
-from rovrl.robust.soft.layout import contiguous_layout, row_unit
-from rovrl.robust.soft.outer import outer_map
+from rovrl.robust.settings import SoftSettings
+from rovrl.robust.soft.eager import contiguous_layout, row_unit
 from rovrl.robust.solve import masked_median, precise, score_sums
+
+Center = Callable[[Tensor, float, Tensor], Tensor]
 
 
 def unrolled(
-    x: Float[Tensor, "row n"], mask: Bool[Tensor, "row n"] | None, settings: UnrolledSettings
+    x: Float[Tensor, "row n"], mask: Bool[Tensor, "row n"] | None, settings: SoftSettings
 ) -> Float[Tensor, " row"]:
     """SoftRoVR_{γ,η,S} of each row: every root by S differentiated solver steps (eq:softrovr_ratio).
 
@@ -35,7 +39,30 @@ def unrolled(
     return torch.where(keep.any(-1), value, 0.0).to(x.dtype)
 
 
-def _steps(values: Tensor, mask: Tensor, sizes: Tensor, settings: UnrolledSettings) -> Tensor:
+def outer_map(
+    centers: Float[Tensor, "row block"],
+    scales: Float[Tensor, "row block"],
+    sizes: Float[Tensor, "row block"],
+    settings: SoftSettings,
+    median: Center,
+) -> Float[Tensor, " row"]:
+    """SoftRoVR from local centers and sandwich scales: eq:rovr with smooth medians and H_γ in place of J_0.
+
+    Local scales are capped at ν_max, pooled by the smooth median, then clipped to [ν_min, ν_max]. One block: its center.
+    Gradient: autograd, through `median`.
+    """
+    used = sizes > 0
+    start = median(centers, settings.median_width, used)
+    nu = median(scales.clamp(max=settings.scale_cap), settings.median_width, used)
+    nu = nu.clamp(settings.scale_floor, settings.scale_cap)
+    correction = soft_correction(
+        centers, start, nu, sizes, settings.num_levels, settings.temperature, settings.regularizer
+    )
+    several = used.sum(-1) > 1
+    return torch.where(several, start - correction, centers[..., 0])
+
+
+def _steps(values: Tensor, mask: Tensor, sizes: Tensor, settings: SoftSettings) -> Tensor:
     def center(values: Tensor, width: float, keep: Tensor) -> Tensor:
         return unrolled_center(values, width, keep, settings.iterations, settings.regularizer)
 

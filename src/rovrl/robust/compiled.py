@@ -5,7 +5,9 @@ Numba is imported at the first call, because it takes about a second and is opti
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,8 +15,21 @@ from torch import Tensor
 
 from rovrl.robust.blocks import Blocks
 from rovrl.robust.correction import quantile_grid
-from rovrl.robust.fused.constants import reference_constants
 from rovrl.robust.settings import ReferenceSettings
+
+
+class ReferenceConstants(NamedTuple):
+    """The numbers of the hard estimator (eq:rovr), by name: numba takes the tuple itself."""
+
+    score_width: float
+    curvature_floor: float
+    scale_floor: float
+    scale_cap: float
+    tie_tolerance: float
+    density: float
+    """D_K."""
+    given_scale: float
+    """ν for all rows; NaN: each row's own."""
 
 
 def center_rows(x: Tensor, width: float, mask: Tensor | None) -> Tensor:
@@ -37,19 +52,22 @@ def reference_rows(x: Tensor, blocks: Blocks, settings: ReferenceSettings, given
 
     rows = x.detach().reshape(-1, x.shape[-1]).contiguous()
     order, starts = _flat(blocks)
-    offsets, constants = quantile_grid(settings.num_levels).offsets, reference_constants(settings, given_scale)
+    grid = quantile_grid(settings.num_levels)
+    numbers = [getattr(settings, name) for name in ReferenceConstants._fields[:-2]]
+    nu = math.nan if given_scale is None else given_scale
+    constants = ReferenceConstants(*map(float, (*numbers, grid.density, nu)))  # an int would be compiled anew
     found = [np.empty(len(rows)) for _ in range(3)]
-    lanes.reference_rows(rows.numpy(), order, starts, offsets.numpy(), constants, *found)
+    lanes.reference_rows(rows.numpy(), order, starts, grid.offsets.numpy(), constants, *found)
     return [torch.from_numpy(numbers).reshape(x.shape[:-1]) for numbers in found]
 
 
 def bounded_rows(x: Tensor, center: Tensor, bound: float, floor: float) -> tuple[Tensor, Tensor]:
     """χ(x - center)/scale and scale = {floor² + mean χ²}^½ of every float64 row, χ(u) = u/√(1 + (u/bound)²)."""
-    from rovrl.robust.kernels import bounded
+    from rovrl.robust.kernels import lanes
 
     out, scale = torch.empty_like(x), torch.empty_like(center)
     rows = x.detach().contiguous().numpy()
-    bounded.bounded_rows(rows, center.numpy(), float(bound), float(floor), out.numpy(), scale.numpy())
+    lanes.bounded_rows(rows, center.numpy(), float(bound), float(floor), out.numpy(), scale.numpy())
     return out, scale
 
 

@@ -10,11 +10,10 @@ import torch
 import triton
 from torch import Tensor
 
-from rovrl.robust.fused.constants import outer_tensors
-from rovrl.robust.fused.saved import Saved
 from rovrl.robust.kernels import triton_rows
 from rovrl.robust.settings import SoftSettings
-from rovrl.robust.soft.layout import LARGEST_UNIT
+from rovrl.robust.soft.eager import LARGEST_UNIT
+from rovrl.robust.soft.solution import Saved, soft_tensors
 from rovrl.robust.solve import masked_median
 
 CHUNK = 1024
@@ -48,7 +47,7 @@ def solve(x: Tensor, mask: Tensor | None, bounds: Tensor | None, settings: SoftS
     triton_rows.solve_kernel[(rows, blocks)](
         elements, keep, begin, place, width, sizes, edges, state, blocks, FAR, STEPS=STEPS, **options
     )
-    offsets, constants = outer_tensors(settings, x.device)
+    offsets, constants = soft_tensors(settings, x.device)
     value = torch.empty(rows, dtype=torch.float64, device=x.device)
     coefficients = torch.empty(rows, blocks, 4, dtype=torch.float64, device=x.device)
     triton_rows.outer_kernel[(rows,)](

@@ -11,12 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rovrl.robust.fused.constants import outer_constants
-from rovrl.robust.fused.saved import Saved
-from rovrl.robust.kernels import lanes, layout, leftover, outer, rows
-from rovrl.robust.kernels.constants import OuterConstants
+from rovrl.robust.kernels import lanes, rows
 from rovrl.robust.settings import SoftSettings
-from rovrl.robust.soft.layout import LARGEST
+from rovrl.robust.soft.eager import LARGEST
+from rovrl.robust.soft.solution import Saved, SoftConstants, soft_constants
 
 LIMITS = {torch.float32: (1e12, 2e-4, 1e-7), torch.float64: (1e90, 1e-8, 1e-16)}
 """Per precision: r at which it is cut off (w³ must not underflow), the longest last step, the rounding of a mean square."""
@@ -71,26 +69,26 @@ def _solve_part(
         np.ones(len(begin)),
     )
     if keep is None:
-        sizes[:], edges[:] = layout.cut_whole(length, blocks, settings.min_block)
-    elif layout.cut_rows(keep, place, length, blocks, settings.min_block, sizes, edges, dense):
+        sizes[:], edges[:] = rows.cut_whole(length, blocks, settings.min_block)
+    elif rows.cut_rows(keep, place, length, blocks, settings.min_block, sizes, edges, dense):
         keep = None
     if settings.units == "robust":
-        leftover.unit_rows(elements, keep, begin, place, sizes, edges, settings.scale_floor, unit)
+        rows.unit_rows(elements, keep, begin, place, sizes, edges, settings.scale_floor, unit)
     width[:] = settings.score_width * unit
     if rows.solve_rows(elements, keep, begin, place, length, width, sizes, edges, limits, state):
         lanes.solve_leftover(elements, keep, begin, place, width, sizes, edges, limits[0], state)
-    offsets, constants = outer_constants(settings)
+    offsets, constants = soft_constants(settings)
     centers, scales, medians = *_in_units(sizes, state, unit, constants), np.empty((2, len(begin)))
     for numbers, median in zip((centers, scales), medians, strict=True):
         lanes.center_rows(numbers, (sizes > 0).view(np.uint8), constants.median_width, median)
     work = np.empty((5, blocks))
-    outer.outer_rows(
+    rows.outer_rows(
         sizes, state, unit, centers, scales, *medians, offsets.numpy(), constants, work, value, coefficients
     )
 
 
 def _in_units(
-    sizes: np.ndarray, state: np.ndarray, unit: np.ndarray, constants: OuterConstants
+    sizes: np.ndarray, state: np.ndarray, unit: np.ndarray, constants: SoftConstants
 ) -> tuple[np.ndarray, np.ndarray]:
     """The centers and the capped sandwich scales ν_b = √b/(a ∨ a_min) of the blocks, in the row's unit; 0 of no block."""
     area = np.maximum(sizes, 1) * constants.score_width**2
