@@ -239,8 +239,9 @@ def rejected(rollouts: Rollouts, table: GroupTable, expect: Expectations) -> Rej
     found = shown.probability > CERTAIN
     found &= expect.unexpected(reward, reward > table.median[groups][member])
     small = found & (size < SMALL_GROUP)[member]
-    middle = table.median[~table.single]
-    usual = small & (reward >= middle.min()) & (reward <= middle.max())
+    # a group that holds a fault may have it for its middle
+    middle = table.median[groups[np.bincount(member[found], minlength=len(groups)) == 0]]
+    usual = small & (reward >= middle.min(initial=np.inf)) & (reward <= middle.max(initial=-np.inf))
     found &= ~(small if usual.sum() > 0.5 * small.sum() else usual)
     return Rejected(row[found], groups[member[found]], len(groups), len(row), (shown.above, shown.below))
 
