@@ -83,7 +83,7 @@ STATISTICS: tuple[Mutant, ...] = (
         ("ulp = 4 * torch", "ulp = 0 * torch"),
     ),
     *mutants(
-        "robust/settings.py",
+        "robust/scale.py",
         "unit/robust/test_location.py",
         ("SMALL_BLOCK = 4", "SMALL_BLOCK = 5"),
     ),
