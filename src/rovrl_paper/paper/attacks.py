@@ -17,6 +17,13 @@ OFFSETS = (0.0, *(sign * size for size in (0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0, 1e
 """What a replaced reward is set to, beside the reference; the last is as good as infinite."""
 
 
+FAR = 1000.0
+"""The threshold of `far_law` in score widths, and its outer points in thresholds.
+
+A tail bound depends on the law through a t c alone, and the farther out, the nearer an attack comes to it: the scores are
+then ±M_c, and Ĉ_B, which is a few score widths, is nothing beside t."""
+
+
 @torch.no_grad()
 def attack_rewards(
     x: Float[Tensor, "row group"], blocks: Blocks, channel: RewardChannel, replaced: int, passes: int = 2
@@ -85,19 +92,33 @@ def _credit(x: Tensor, reference: Tensor, kappa: float, floor: float) -> Tensor:
     return shaped / (floor**2 + (shaped * shaped).mean(-1, keepdim=True)).sqrt()
 
 
-def attack_law(sizes: Sequence[int], replaced: int, arbitrary: int, separation: float) -> float:
-    """The largest failure probability of a law with this separation a t c, exactly, over three-point laws.
+def far_law(separation: float) -> tuple[list[float], list[float]]:
+    """The points and weights of a law around θ = 0 that separates just so at t = `FAR` score widths, and more before.
 
-    Mass π at each of θ ± (t + a little) and the rest at θ, with t far beyond c: at the threshold a clean score, mapped to
-    [0, 1], is v with probability π and 0 otherwise, and π v = ½ − a t c/2. A block of n then fails upwards if k clean
-    scores and s replaced ones pass the half, k v > n/2 − s.
+    Mass π at each of ±`FAR` t and the rest at 0, with π from −g(t) = a t, in units of c:
+
+        (1 − 2π) ψ(t) − π [ψ(L − t) − ψ(L + t)] = a t c,   L = FAR t
+
+    −g is concave on [0, t] but for a part of the size of the bracket, so −g(u) ≥ a u there: the whole premise, not its end.
+    """
+    near, gap = _score(FAR), _score(FAR * FAR - FAR) - _score(FAR * FAR + FAR)
+    mass = max(0.0, (near - separation) / (2 * near + gap))
+    return [0.0, FAR * FAR, -FAR * FAR], [1 - 2 * mass, mass, mass]
+
+
+def attack_law(sizes: Sequence[int], replaced: int, arbitrary: int, separation: float) -> float:
+    """P(|θ̂_RoVR − θ| > t + Ĉ_B) of `far_law(separation)` under attack, exactly; `separation` is a t c.
+
+    The attacker sees every clean draw, then sends the `replaced` values of each block and the arbitrary blocks, those with
+    the smallest tails, to the side where they do harm. A block is carried off if half of its values are then on that side;
+    its center is so far out that no outer correction brings a median of such centers back to t.
     """
     loads = {(replaced,) * len(sizes): 1.0}
-    return _worst_law(sizes, loads, arbitrary, separation)
+    return _failure(sizes, loads, arbitrary, separation, chosen=True)
 
 
 def attack_scattered(sizes: Sequence[int], corrupted: int, separation: float) -> float:
-    """The same for m corrupted observations under a random partition, averaged over 2,000 drawn partitions."""
+    """The same for m observations whose places are fixed before a random partition and the draws: 2,000 drawn partitions."""
     generator = torch.Generator().manual_seed(0)
     block = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     loads: dict[tuple[int, ...], float] = {}
@@ -107,7 +128,7 @@ def attack_scattered(sizes: Sequence[int], corrupted: int, separation: float) ->
             sorted(torch.bincount(hit, minlength=len(sizes)).tolist())
         )  # equal blocks: only how often matters
         loads[drawn] = loads.get(drawn, 0.0) + 1 / 2000
-    return _worst_law(sizes, loads, 0, separation)
+    return _failure(sizes, loads, 0, separation, chosen=False)
 
 
 def attack_loads(sizes: Sequence[int], corrupted: int, delta: float) -> int:
@@ -118,36 +139,60 @@ def attack_loads(sizes: Sequence[int], corrupted: int, delta: float) -> int:
     return max(s for s in range(min(n, corrupted) + 1) if float((drawn >= s).double().mean()) > delta / len(sizes))
 
 
-def _worst_law(sizes: Sequence[int], loads: dict[tuple[int, ...], float], arbitrary: int, separation: float) -> float:
-    p, majority = (1 - separation) / 2, -(-len(sizes) // 2)
-    worst = 0.0
-    for v in [step / 100 for step in range(20, 101)]:
-        if p / v > 0.5:
-            continue
-        fail = {
-            (n, s): _binomial_tail(n, p / v, (n / 2 - s) / v)
-            for each in loads
-            for n, s in zip(sizes, each, strict=True)
-        }
-        total = 0.0
-        for each, share in loads.items():
-            tails = sorted(fail[n, s] for n, s in zip(sizes, each, strict=True))
-            total += share * 2 * _at_least(majority - arbitrary, tails[arbitrary:])
-        worst = max(worst, total)
-    return worst
-
-
-def _binomial_tail(n: int, p: float, least: float) -> float:
-    """P(N ≥ least) for N ~ Binomial(n, p)."""
-    start = max(0, math.ceil(least - 1e-9))
-    return math.fsum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(start, n + 1))
-
-
-def _at_least(k: int, chances: Sequence[float]) -> float:
-    """P(at least k of the events), by listing which ones happen."""
+def _failure(
+    sizes: Sequence[int], loads: dict[tuple[int, ...], float], arbitrary: int, separation: float, *, chosen: bool
+) -> float:
+    """The mean over the loads of P(a majority of the blocks can be carried off to one side, or to the other)."""
+    _, (_, mass, _) = far_law(separation)
+    majority = -(-len(sizes) // 2)
+    met = {pair for each in loads for pair in zip(sizes, each, strict=True)}
+    carried = {(n, s): _carried(n, s, mass, draws=n if chosen else n - s) for n, s in met}
     total = 0.0
-    for which in range(2 ** len(chances)):
-        happen = [bool(which >> b & 1) for b in range(len(chances))]
-        if sum(happen) >= k:
-            total += math.prod(p if h else 1 - p for p, h in zip(chances, happen, strict=True))
+    for each, share in loads.items():
+        blocks = sorted((carried[n, s] for n, s in zip(sizes, each, strict=True)), key=sum)
+        law = {(arbitrary, arbitrary): 1.0}  # [blocks that can go up, blocks that can go down]
+        for one, both in blocks[arbitrary:]:
+            after: dict[tuple[int, int], float] = {}
+            for (up, down), p in law.items():
+                ends = (
+                    (up, down, 1 - 2 * one - both),
+                    (up + 1, down, one),
+                    (up, down + 1, one),
+                    (up + 1, down + 1, both),
+                )
+                for *end, chance in ends:
+                    after[tuple(end)] = after.get(tuple(end), 0.0) + p * chance
+            law = after
+        total += share * math.fsum(p for reached, p in law.items() if max(reached) >= majority)
     return total
+
+
+def _carried(n: int, replaced: int, mass: float, draws: int) -> tuple[float, float]:
+    """The chances that a block can be carried off to one given side but not the other, and to both.
+
+    `draws` is how many clean values count: all n where the attacker chooses what to replace after seeing them, which then
+    lies elsewhere than on that side; the n − `replaced` others where the places were fixed before.
+    """
+    one = both = 0.0
+    for up in range(draws + 1):
+        for down in range(draws - up + 1):
+            rest = draws - up - down
+            chance = math.comb(draws, up) * math.comb(draws - up, down) * mass ** (up + down) * (1 - 2 * mass) ** rest
+            goes_up, goes_down = _passes(up, rest, n, replaced), _passes(down, rest, n, replaced)
+            both += chance * (goes_up and goes_down)
+            one += chance * (goes_up and not goes_down)
+    return one, both
+
+
+def _passes(there: int, middle: int, n: int, replaced: int) -> bool:
+    """Whether the center follows: half of the values is enough unless the others are all just as far out on the other side.
+
+    A replaced value is as far out as it likes.
+    """
+    there += replaced
+    return 2 * there > n or (2 * there == n and (middle > 0 or replaced > 0))
+
+
+def _score(x: float) -> float:
+    """ψ_c/M_c at x score widths."""
+    return x / math.hypot(1.0, x)

@@ -14,7 +14,8 @@ from scipy import stats
 
 from rovrl import REFERENCES, Blocks, RewardChannel
 from rovrl import guarantees as g
-from rovrl_paper.paper.attacks import attack_law
+from rovrl.robust.location import rovr_parts
+from rovrl_paper.paper.attacks import FAR, attack_law, attack_scattered, far_law
 
 SIXTEEN, LARGE = (6, 5, 5), (100,) * 9
 NORMAL = NormalDist().inv_cdf
@@ -31,6 +32,47 @@ def test_at_sixteen_responses_the_paper_is_silent_and_the_sharper_bounds_are_not
     assert sharpest == pytest.approx(binomial, rel=0.02)
     attained = attack_law(SIXTEEN, s, q, a * t)
     assert attained <= sharpest <= 3 * attained
+
+
+@pytest.mark.parametrize(("q", "s", "t"), [case[:3] for case in CASES])
+def test_the_law_of_the_attack_meets_the_whole_premise_and_fails_as_often_as_it_says(q, s, t):
+    """The event |θ̂ − θ| > t + Ĉ_B of the real estimator on every draw of a group of 16, at the largest ν̂."""
+    separation = g.separation(NORMAL, t, 1.0) * t
+    points, weights = far_law(separation)
+    assert g.separation(points, FAR, 1.0, weights) * FAR == pytest.approx(separation, rel=1e-12)
+    failing = probability_of_the_event(points, weights, s, q, FAR)
+    assert attack_law(SIXTEEN, s, q, separation) == pytest.approx(failing, rel=1e-9)
+
+
+def probability_of_the_event(points, weights, replaced, arbitrary, t):
+    """The attacker sends the arbitrary blocks, the last ones, and the values farthest from a side all to that side."""
+    per_block = []
+    for b, n in enumerate(SIXTEEN):
+        if b >= len(SIXTEEN) - arbitrary:
+            per_block.append([([1e12] * n, [-1e12] * n, 1.0)])
+            continue
+        per_block.append([])
+        for low, high in itertools.product(range(n + 1), repeat=2):
+            if low + high <= n:
+                values = [points[2]] * low + [points[0]] * (n - low - high) + [points[1]] * high
+                chance = stats.multinomial.pmf([n - low - high, high, low], n, weights)
+                up, down = [*values[replaced:], *[1e12] * replaced], [*[-1e12] * replaced, *values[: n - replaced]]
+                per_block[-1].append((up, down, chance))
+    draws = list(itertools.product(*per_block))
+    fails = []
+    for side in (0, 1):
+        x = torch.tensor([[v for block in draw for v in block[side]] for draw in draws], dtype=torch.float64)
+        found = rovr_parts(x, Blocks.contiguous(16, 3), RewardChannel(scale_source=10.0))
+        fails.append(found.reference.abs() > t + found.correction)
+    chances = torch.tensor([math.prod(block[2] for block in draw) for draw in draws], dtype=torch.float64)
+    return float(chances[fails[0] | fails[1]].sum())
+
+
+def test_an_attack_at_places_fixed_before_the_draws_has_fewer_draws_of_its_own():
+    """A block of four with one replaced: one clean value of the other three, or of all four, on either side is enough."""
+    rest = far_law(0.9)[1][0]
+    assert attack_scattered((4,), 1, 0.9) == pytest.approx(1 - rest**3, rel=1e-12)
+    assert attack_law((4,), 1, 0, 0.9) == pytest.approx(1 - rest**4, rel=1e-12)
 
 
 def test_the_tails_are_the_equations_in_fifty_digits():
