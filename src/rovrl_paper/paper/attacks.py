@@ -154,16 +154,12 @@ def _failure(
         for one, both in blocks[arbitrary:]:
             after: dict[tuple[int, int], float] = {}
             for (up, down), p in law.items():
-                ends = (
-                    (up, down, 1 - 2 * one - both),
-                    (up + 1, down, one),
-                    (up, down + 1, one),
-                    (up + 1, down + 1, both),
-                )
-                for *end, chance in ends:
-                    after[tuple(end)] = after.get(tuple(end), 0.0) + p * chance
+                moves = (((0, 0), 1 - 2 * one - both), ((1, 0), one), ((0, 1), one), ((1, 1), both))
+                for (more_up, more_down), chance in moves:
+                    reached = up + more_up, down + more_down
+                    after[reached] = after.get(reached, 0.0) + p * chance
             law = after
-        total += share * math.fsum(p for reached, p in law.items() if max(reached) >= majority)
+        total += share * math.fsum(p for most, p in law.items() if max(most) >= majority)
     return total
 
 
