@@ -149,7 +149,8 @@ def test_the_settings_of_the_pages_yaml_are_read(tmp_path):
     custom = read(str(tmp_path / "run.yaml"), changes={"bf16": False, "use_cpu": True})
     given = yaml.safe_load(text)
     assert custom.training.learning_rate == 1e-6
-    assert custom.training.reward_channel == given["reward_channel"]
+    channel = rovrl.RewardChannel
+    assert channel.from_dict(custom.training.reward_channel) == channel.of(given["reward_channel"])
     assert custom.model.model_name_or_path == given["model_name_or_path"]
     assert custom.reward_funcs[0].__module__ == "rewards"
 
