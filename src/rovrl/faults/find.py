@@ -106,9 +106,9 @@ def find_faults(
     a group, changing the unit or reordering the responses changes nothing.
     """
     values, codes = rewards.detach().double().cpu().numpy(), group.cpu().numpy()
-    probability, finite = torch.zeros(len(values), dtype=torch.float64), np.isfinite(values)
+    probability, finite = np.zeros(len(values)), np.isfinite(values)
     if not finite.any():
-        return Faults(probability.to(rewards.device))
+        return Faults(torch.from_numpy(probability).to(rewards.device))
     values, codes = values[finite], codes[finite]
     if not np.bincount(codes, minlength=num_groups).all():  # a group without a finite reward
         _, codes = np.unique(codes, return_inverse=True)
@@ -116,10 +116,11 @@ def find_faults(
     values, codes, strata = _joined(values, codes, earlier)
     groups = SortedGroups.of(values, codes, len(strata))
     found = posterior(groups, strata)
-    probability[torch.from_numpy(finite)] = torch.from_numpy(found.probability[: int(finite.sum())])
+    probability[finite] = found.probability[: int(finite.sum())]
     kept = found.probability[groups.order] <= CERTAIN
     scattered = partial(_scattered, groups.only(kept), strata[groups.count(kept) > 0])
-    return Faults(probability.to(rewards.device), found.above, found.below, found.unit, found.level, scattered)
+    shown = torch.from_numpy(probability).to(rewards.device)
+    return Faults(shown, found.above, found.below, found.unit, found.level, scattered)
 
 
 def posterior(groups: SortedGroups, strata: np.ndarray) -> Found:
