@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -243,17 +244,23 @@ def test_the_keyboard_stays_where_it_was_and_the_row_in_view(browser, written):
 
 def test_a_finding_opens_the_chart_on_its_measure_and_filters_the_list(browser, written):
     html, document = written
-    assert document["findings"][0]["code"] == "dominating_rewards"
+    faulty, dominating = document["findings"][:2]
+    assert [faulty["code"], dominating["code"]] == ["faulty_rewards", "dominating_rewards"]
     with Watched(browser, html) as watched:
         page = watched.page
+        assert page.locator("#metric").input_value() == "finding:faulty_rewards"
+        assert page.locator(".limit-name").count() == 0  # its threshold is of rewards, the chart counts groups
+        page.locator("[data-code=faulty_rewards]").click()
+        groups = int(re.search(r"rewards in (\d+) of the", faulty["sentence"])[1])
+        assert page.locator("#count").inner_text() == f"{groups} of {len(document['groups'])}"
+        page.locator("[data-code=dominating_rewards]").click()
         assert page.locator("#metric").input_value() == "dominated"
         threshold = page.locator(".limit-name").text_content()
-        assert threshold == f"threshold of the run, {100 * document['findings'][0]['threshold']:.0f} %"
+        assert threshold == f"threshold of the run, {100 * dominating['threshold']:.0f} %"
         shares = document["steps"]["dominated"]
         worst = document["steps"]["step"][int(np.argmax(shares))]
         assert page.locator("#step-readout").inner_text().startswith(f"step {worst}: ")
-        page.locator("[data-code=dominating_rewards]").click()
-        count = int(document["findings"][0]["sentence"].split()[0])  # as many groups as the finding speaks of
+        count = int(dominating["sentence"].split()[0])  # as many groups as the finding speaks of
         assert page.locator("#count").inner_text() == f"{count} of {len(document['groups'])}"
 
 
