@@ -159,6 +159,9 @@ def unevenness(x: np.ndarray, group: np.ndarray, stratum: np.ndarray, used: np.n
         return x - (np.bincount(group, x) / n)[group]
 
     _, stratum = np.unique(stratum[ok], return_inverse=True)
+    largest = np.zeros(stratum.max() + 1)
+    np.maximum.at(largest, stratum[group], np.abs(x))
+    x = np.ldexp(x, -np.frexp(largest)[1][stratum[group]])  # no square overflows; exact, by a power of two
     square = np.bincount(stratum[group], centered(x) ** 2)
     if not square.min() > 0:
         return 0.0
