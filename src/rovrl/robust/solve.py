@@ -89,9 +89,10 @@ def score_sums(
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """A = Σ ψ_c(d_i)/c and B = Σ ψ_c'(d_i)/c of the kept d_i = x_i - u (eq:convex_score), so that A/B is the Newton step.
 
-    With s = √(c² + d²):  cψ_c(d) = d/s = ±1 ∓ c²/(s(s + |d|)),  A = (#above - #below)/c² - Σ ±1/(s(s + |d|)),  B = Σ s⁻³.
+    With s = √(c² + d²):  cψ_c(d) = d/s = ±1 ∓ c²/(s(s + |d|)),  A = (#above - #below)/c² - Σ rests,  B = Σ s⁻³.
 
-    In a gap of many widths the ones cancel and the root hangs on the small rests, which a plain Σ d/s has rounded away.
+    Farther than c the sides are counted and the rests ±1/(s(s + |d|)) summed: in a gap of many widths the ones cancel and the
+    root hangs on the rests, which a plain Σ d/s has rounded away. Nearer than c, d/s itself is the small one of the two.
     """
     sign, rest, slope = (terms * keep for terms in score_terms(distance, width))
     side = sign.sum(-1, keepdim=True) / (width * width)
@@ -101,10 +102,12 @@ def score_sums(
 def score_terms(
     distance: Float[Tensor, "*batch n"], width: float | Float[Tensor, "*#batch 1"]
 ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
-    """Of each d: its side ±1 (0 at 0), the rest ±1/(s(s + |d|)) and s⁻³, of which `score_sums` is made."""
+    """Of each d: its side, ±1 if farther than c, else 0; the rest, side/c² - ψ_c(d)/c; and s⁻³: what `score_sums` sums."""
     s = (width * width + distance * distance).sqrt()
-    sign = distance.sign()
-    return sign, sign / (s * (s + distance.abs())), 1 / (s * s * s)
+    near = distance.abs() <= width
+    sign = torch.where(near, 0.0, distance.sign())
+    rest = torch.where(near, -distance / (s * (width * width)), sign / (s * (s + distance.abs())))
+    return sign, rest, 1 / (s * s * s)
 
 
 def bracketed_root(

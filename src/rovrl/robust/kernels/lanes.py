@@ -79,14 +79,14 @@ def _move(u, low, high, width, count, score, slope, bend, done):
 
 @vectorised
 def _exact_sums(z, u, width):
-    """A = Σ ψ/c and B = Σ ψ'/c as in rovrl.robust.solve.score_sums: the ones of both sides are counted, the rests summed."""
+    """A = Σ ψ/c and B = Σ ψ'/c as in rovrl.robust.solve.score_sums: of what is far, sides are counted and rests summed."""
     side, rest, slope = 0.0, 0.0, 0.0
     for i in range(z.size):
         d = z[i] - u
         s = math.sqrt(width * width + d * d)
-        sign = 1.0 if d > 0 else -1.0 if d < 0 else 0.0
+        sign = 1.0 if d > width else -1.0 if d < -width else 0.0
         side += sign
-        rest += sign / (s * (s + abs(d)))
+        rest += -d / (s * (width * width)) if sign == 0 else sign / (s * (s + abs(d)))
         slope += 1.0 / (s * s * s)
     return side / (width * width) - rest, slope
 

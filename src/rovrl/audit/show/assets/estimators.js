@@ -12,8 +12,8 @@ const Estimators = (() => {
   }
 
   // The root of sum psi_c(x_i - u) = 0 (eq:block_m), as in rovrl.robust.solve: the distance from the median in units of the
-  // larger of c and half the middle gap, by Newton inside a bracket that always shrinks. The ones of both sides are counted
-  // and the rests 1 - |P| summed: in a wide gap the root hangs on the rests alone.
+  // larger of c and half the middle gap, by Newton inside a bracket that always shrinks. Of what is
+  // farther than c the sides are counted and the rests 1 - |P| summed: in a wide gap the root hangs on the rests alone.
   function mCenter(x, c) {
     if (!x.length) return 0;
     const ordered = [...x].sort((a, b) => a - b), start = median(x);
@@ -24,9 +24,10 @@ const Estimators = (() => {
     for (let step = 0; step < 200; step++) {
       let side = 0, rest = 0, slope = 0;
       for (const v of z) {
-        const d = v - u, s = Math.sqrt(width * width + d * d), sign = Math.sign(d);
+        const d = v - u, s = Math.sqrt(width * width + d * d);
+        const sign = Math.abs(d) > width ? Math.sign(d) : 0;
         side += sign;
-        rest += sign / (s * (s + Math.abs(d)));
+        rest += sign === 0 ? -d / (s * width * width) : sign / (s * (s + Math.abs(d)));
         slope += 1 / (s * s * s);
       }
       const score = side / (width * width) - rest;
